@@ -1,0 +1,30 @@
+// The PostgreSQL protocol as bytes: frames, initial packets, messages, SCRAM, md5, cancel keys.
+// No I/O, no timers, no state beyond a MessageReader and a SCRAM exchange.
+// What a peer sent is answered with a returned union or null; WireError is thrown only by
+// MessageReader (a damaged stream) and by builders (a value the protocol cannot carry).
+
+export * from "./cancel_key.ts";
+export { WireError, type WireProblem } from "./errors.ts";
+export * from "./frame.ts";
+export * from "./md5.ts";
+export * from "./message_reader.ts";
+export * from "./messages.ts";
+export * from "./parsers.ts";
+export * from "./saslprep.ts";
+export * from "./scram.ts";
+export {
+  defaultScramIterations,
+  deriveScramSecret,
+  formatScramSecret,
+  maxScramIterations,
+  type MockScramSecret,
+  mockScramSecret,
+  parseScramSecret,
+  randomScramSalt,
+  saltedPassword,
+  type ScramKeys,
+  scramKeys,
+  type ScramSecret,
+  scramSecretMatches,
+} from "./scram_keys.ts";
+export * from "./startup.ts";
