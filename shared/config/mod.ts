@@ -1,0 +1,21 @@
+// Door of shared/config: the settings table, the readers of PgBouncer's files, and the typed
+// configuration made from them. Pure; the one function that reads from disk is `readFromDisk`.
+
+export { parseConnectionString } from "./connstr.ts";
+export type { ConnectionString, Pair } from "./connstr.ts";
+export { CONSOLE_DATABASE, loadConfig, lookupDatabase, poolSizeFor } from "./config.ts";
+export type { Config, DatabaseConfig, Loaded, PoolMode, UserConfig } from "./config.ts";
+export { readFromDisk } from "./files.ts";
+export type { ReadFile } from "./files.ts";
+export { readIni } from "./ini.ts";
+export type { Ini, IniEntry, IniSection } from "./ini.ts";
+export { problemText } from "./problem.ts";
+export type { Problem } from "./problem.ts";
+export { databaseKeys, findSetting, settingKey, settingsTable, userKeys } from "./settings.ts";
+export type { EntryKey, Setting, SettingName, Settings, Support } from "./settings.ts";
+export { checkConfig, renderReference, showConfigRows } from "./show.ts";
+export type { ConfigRow } from "./show.ts";
+export { parseUserlist, secretKind } from "./userlist.ts";
+export type { SecretKind, Userlist, UserSecret } from "./userlist.ts";
+export { formatValue, parseValue } from "./values.ts";
+export type { Kind, Value } from "./values.ts";

@@ -1,0 +1,379 @@
+// The one table of all settings: name, kind, default, where it may stand, whether RELOAD may change
+// it, and what this version does with a value that differs from the default. Everything else (the typed
+// `Settings` object, SHOW CONFIG, the printed reference, the checks) is derived from these rows, so to
+// make a setting work is to change its row. Per-entry keys of [databases] and [users] are below the
+// settings; one that overrides a setting takes its support from that setting's row.
+
+import type { Bounds, Kind, Value, ValueOf } from "./values.ts";
+import { oneOf, parseValue } from "./values.ts";
+
+/**
+ * works: takes effect.
+ * ignored: accepted, with a warning that it has no effect; only where that breaks no promise.
+ * refused: an error; to go on without it would drop a limit or a protection somebody relies on.
+ */
+export type Support = "works" | "ignored" | "refused";
+
+/** G: [pgbouncer] or [pgweir]; D: also per entry of [databases]; U: also per entry of [users]. */
+export type Scope = "G" | "GD" | "GU" | "GDU";
+
+export type When = "reload" | "start";
+
+export interface Extra extends Bounds {
+  /** with support "refused" or "ignored": the values that do work (without it: only the default) */
+  readonly working?: readonly string[];
+  /** what to do instead; completes a refusal */
+  readonly instead?: string;
+  /** the value may hold a password: it is shown nowhere */
+  readonly secret?: true;
+}
+
+export interface Setting<N extends string = string, K extends Kind = Kind> extends Extra {
+  readonly name: N;
+  readonly kind: K;
+  /** text, as it would stand in the file */
+  readonly default: string;
+  readonly scope: Scope;
+  readonly when: When;
+  readonly support: Support;
+  readonly help: string;
+  /** PgBouncer has a setting of this name */
+  readonly pgbouncer: boolean;
+}
+
+function row(pgbouncer: boolean) {
+  return <const N extends string, const K extends Kind>(
+    name: N,
+    kind: K,
+    defaultText: string,
+    scope: Scope,
+    when: When,
+    support: Support,
+    help: string,
+    extra: Extra = {},
+  ): Setting<N, K> => ({
+    name,
+    kind,
+    default: defaultText,
+    scope,
+    when,
+    support,
+    help,
+    pgbouncer,
+    ...extra,
+  });
+}
+
+const p = row(true);
+const w = row(false);
+
+const AUTH_QUERY =
+  "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin";
+const authType = oneOf(
+  "any",
+  "trust",
+  "plain",
+  "md5",
+  "cert",
+  "hba",
+  "ldap",
+  "pam",
+  "scram-sha-256",
+);
+const poolMode = oneOf("session", "transaction", "statement");
+const sslMode = oneOf("disable", "allow", "prefer", "require", "verify-ca", "verify-full");
+const loadBalance = oneOf("round-robin", "disable");
+
+const TRANSACTION_ONLY: Extra = {
+  working: ["transaction"],
+  instead: "this version has transaction pooling only: write pool_mode = transaction",
+};
+const NO_LIMIT_YET: Extra = { instead: "this version does not enforce this limit: leave it at 0" };
+const NO_CLIENT_TLS: Extra = { instead: "this version has no TLS towards clients" };
+const NO_BUS_LOGIN: Extra = { instead: "this version has no TLS and no credentials on the bus" };
+const NO_SHEDDING: Extra = { instead: "this version does not refuse work on overload" };
+const AUTH_QUERY_ONLY: Extra = {
+  instead: "this version reads secrets from auth_file only, it has no auth_query",
+};
+
+// One row a line: read as a table, it is easier to check against PgBouncer's documentation.
+// deno-fmt-ignore
+export const settingsTable = [
+  p("admin_users", "list", "", "G", "reload", "works", "Users who may use every command of the admin console."),
+  p("application_name_add_host", "bool", "0", "G", "reload", "ignored", "Whether the client's address and port are appended to application_name at login."),
+  p("auth_dbname", "string", "", "GD", "reload", "ignored", "Database in which auth_query runs; empty is the database the client asked for."),
+  p("auth_file", "string", "", "G", "reload", "works", "File of users and their secrets; a relative path is relative to the working directory."),
+  p("auth_hba_file", "string", "", "G", "reload", "ignored", "File of access rules for auth_type = hba."),
+  p("auth_ident_file", "string", "", "G", "reload", "ignored", "File of user name maps for the methods cert and peer."),
+  p("auth_ldap_options", "string", "", "G", "reload", "ignored", "Connection to the LDAP server for auth_type = ldap.", { secret: true }),
+  p("auth_query", "string", AUTH_QUERY, "GD", "reload", "ignored", "Query that returns user and secret; it runs only where auth_user is set."),
+  p("auth_type", authType, "md5", "G", "reload", "refused", "How clients prove who they are; md5 uses SCRAM where the stored secret is a SCRAM secret.", { working: ["any", "trust", "plain", "md5", "scram-sha-256"], instead: "this version has any, trust, plain, md5 and scram-sha-256" }),
+  p("auth_user", "string", "", "GD", "reload", "refused", "User that runs auth_query; empty turns auth_query off.", AUTH_QUERY_ONLY),
+  p("autodb_idle_timeout", "seconds", "3600", "G", "reload", "ignored", "Seconds after which an unused database made from the * entry is forgotten."),
+  p("cancel_wait_timeout", "seconds", "10", "G", "reload", "works", "Seconds a cancel request may wait for its turn before it is dropped; 0 is for ever."),
+  p("client_idle_timeout", "seconds", "0", "GU", "reload", "ignored", "Seconds after which an idle client is disconnected; 0 is never."),
+  p("client_login_timeout", "seconds", "60", "G", "reload", "works", "Seconds a client has to finish its login; 0 is for ever."),
+  p("client_tls13_ciphers", "string", "", "G", "reload", "ignored", "Cipher suites of TLS 1.3 towards clients."),
+  p("client_tls_ca_file", "string", "", "G", "reload", "ignored", "PEM file of the authorities that sign client certificates."),
+  p("client_tls_cert_file", "string", "", "G", "reload", "ignored", "PEM file of the certificate shown to clients."),
+  p("client_tls_ciphers", "string", "default", "G", "reload", "ignored", "Ciphers up to TLS 1.2 towards clients."),
+  p("client_tls_dheparams", "string", "auto", "G", "reload", "ignored", "Diffie-Hellman parameters towards clients: none, auto or legacy."),
+  p("client_tls_ecdhcurve", "string", "auto", "G", "reload", "ignored", "Elliptic curve towards clients: none, auto or a name."),
+  p("client_tls_key_file", "string", "", "G", "reload", "ignored", "PEM file of the key of client_tls_cert_file."),
+  p("client_tls_protocols", "list", "secure", "G", "reload", "ignored", "TLS versions towards clients: tlsv1.0 to tlsv1.3, or all, secure, legacy."),
+  p("client_tls_sslmode", sslMode, "disable", "G", "reload", "refused", "Whether clients may or must use TLS; allow and prefer both mean: if the client asks.", NO_CLIENT_TLS),
+  p("conffile", "string", "", "G", "reload", "refused", "File that the next RELOAD reads.", { instead: "RELOAD reads the file named at start" }),
+  p("default_pool_size", "int", "20", "G", "reload", "works", "Server connections of one (database, user) pool."),
+  p("disable_pqexec", "bool", "0", "G", "start", "refused", "Whether the simple query protocol is refused."),
+  p("dns_max_ttl", "seconds", "15", "G", "reload", "ignored", "Seconds a resolved address may be used."),
+  p("dns_nxdomain_ttl", "seconds", "15", "G", "reload", "ignored", "Seconds a failed name lookup is remembered."),
+  p("dns_zone_check_period", "seconds", "0", "G", "reload", "ignored", "Seconds between checks whether a DNS zone changed; 0 is never."),
+  p("idle_transaction_timeout", "seconds", "0", "GU", "reload", "ignored", "Seconds after which a client idle in a transaction is disconnected; 0 is never."),
+  p("ignore_startup_parameters", "list", "", "G", "reload", "works", "Startup parameters that are accepted and dropped."),
+  p("job_name", "string", "pgbouncer", "G", "start", "ignored", "Name for the system log."),
+  p("listen_addr", "list", "", "G", "start", "works", "Addresses to listen on for TCP; * is all, empty is no TCP."),
+  p("listen_backlog", "int", "128", "G", "start", "works", "Connections the kernel queues before they are accepted.", { min: 1 }),
+  p("listen_port", "int", "6432", "G", "start", "works", "TCP port, also a part of the unix socket's name.", { min: 1, max: 65535 }),
+  p("log_connections", "bool", "1", "G", "reload", "works", "Whether logins are logged."),
+  p("log_disconnections", "bool", "1", "G", "reload", "works", "Whether disconnections are logged, with their reason."),
+  p("log_pooler_errors", "bool", "1", "G", "reload", "works", "Whether errors that the pooler sends to clients are logged."),
+  p("log_stats", "bool", "1", "G", "reload", "works", "Whether statistics are logged every stats_period."),
+  p("logfile", "string", "", "G", "reload", "ignored", "Log file; logs go to standard error."),
+  p("login_notify_message", "string", "", "G", "reload", "ignored", "Notice sent to a client after its login."),
+  p("max_client_conn", "int", "100", "G", "reload", "works", "Client connections in all; the admin console is not counted."),
+  p("max_db_client_connections", "int", "0", "GD", "reload", "refused", "Client connections per database; 0 is no limit.", NO_LIMIT_YET),
+  p("max_db_connections", "int", "0", "GD", "reload", "refused", "Server connections per database over all its users; 0 is no limit.", NO_LIMIT_YET),
+  p("max_packet_size", "size", "2147483647", "G", "reload", "works", "Largest protocol message accepted from a client, in bytes.", { min: 1024 }),
+  p("max_prepared_statements", "int", "200", "G", "reload", "works", "Prepared statements kept on each server connection; 0 turns their tracking off."),
+  p("max_user_client_connections", "int", "0", "GU", "reload", "refused", "Client connections per user; 0 is no limit.", NO_LIMIT_YET),
+  p("max_user_connections", "int", "0", "GU", "reload", "refused", "Server connections per user over all databases; 0 is no limit.", NO_LIMIT_YET),
+  p("min_pool_size", "int", "0", "GD", "reload", "ignored", "Server connections kept open in a pool that is in use."),
+  p("peer_id", "int", "0", "G", "reload", "ignored", "Number of this process among [peers]; not needed, workers find each other on the bus.", { max: 16383 }),
+  p("pidfile", "string", "", "G", "start", "ignored", "File that the process id is written to."),
+  p("pkt_buf", "size", "4096", "G", "start", "ignored", "Bytes of PgBouncer's buffer for each socket."),
+  p("pool_idle_timeout", "seconds", "0", "G", "reload", "ignored", "Seconds after which an unused (database, user) pool is forgotten; 0 is never."),
+  p("pool_mode", poolMode, "session", "GDU", "reload", "refused", "When a server connection is given back: after the session, the transaction or the statement.", TRANSACTION_ONLY),
+  p("query_timeout", "seconds", "0", "GU", "reload", "ignored", "Seconds a query may run before its client is disconnected; 0 is no limit."),
+  p("query_wait_notify", "seconds", "5", "G", "reload", "ignored", "Seconds after which a queued client gets a notice; 0 is never."),
+  p("query_wait_timeout", "seconds", "120", "GDU", "reload", "works", "Seconds a client may wait for a server connection; 0 is for ever."),
+  p("reserve_pool_size", "int", "0", "GDU", "reload", "ignored", "Additional server connections of a pool whose clients waited reserve_pool_timeout."),
+  p("reserve_pool_timeout", "seconds", "5", "G", "reload", "ignored", "Seconds of waiting after which the reserve may be used."),
+  p("resolv_conf", "string", "", "G", "start", "refused", "File of name servers to ask instead of the system's.", { instead: "names are resolved as the system does" }),
+  p("sbuf_loopcnt", "int", "5", "G", "reload", "ignored", "Buffers that PgBouncer handles for one socket before it turns to the next."),
+  p("scram_iterations", "int", "4096", "G", "reload", "ignored", "Iterations of the SCRAM secrets that are made from plain ones.", { min: 1 }),
+  p("server_check_delay", "seconds", "30", "G", "reload", "ignored", "Seconds of idleness after which a server connection is tested before use."),
+  p("server_check_query", "string", "<empty>", "G", "reload", "ignored", "Query of that test; <empty> is an empty query, empty turns the test off."),
+  p("server_connect_timeout", "seconds", "15", "G", "reload", "works", "Seconds to connect to a server and log in; 0 is for ever."),
+  p("server_fast_close", "bool", "0", "G", "reload", "works", "Session pooling only: close an outdated server connection when it is idle."),
+  p("server_idle_timeout", "seconds", "600", "G", "reload", "works", "Seconds after which an idle server connection is closed; 0 is never."),
+  p("server_lifetime", "seconds", "3600", "GD", "reload", "works", "Seconds after which an unused server connection is replaced; 0 is: used once."),
+  p("server_login_retry", "seconds", "15", "G", "reload", "works", "Seconds between attempts after a failed server login; new clients get the error meanwhile."),
+  p("server_reset_query", "string", "DISCARD ALL", "G", "reload", "works", "Session pooling only: query that cleans a server connection for its next client."),
+  p("server_reset_query_always", "bool", "0", "G", "reload", "refused", "Whether server_reset_query runs in every pool mode.", { instead: "this version sends no reset query after a transaction" }),
+  p("server_round_robin", "bool", "0", "G", "reload", "ignored", "Whether idle server connections are used in turn, not the latest one first."),
+  p("server_tls13_ciphers", "string", "", "G", "reload", "ignored", "Cipher suites of TLS 1.3 towards servers."),
+  p("server_tls_ca_file", "string", "", "G", "reload", "ignored", "PEM file of the authorities that sign server certificates."),
+  p("server_tls_cert_file", "string", "", "G", "reload", "ignored", "PEM file of the certificate shown to servers."),
+  p("server_tls_ciphers", "string", "default", "G", "reload", "ignored", "Ciphers up to TLS 1.2 towards servers."),
+  p("server_tls_key_file", "string", "", "G", "reload", "ignored", "PEM file of the key of server_tls_cert_file."),
+  p("server_tls_protocols", "list", "secure", "G", "reload", "ignored", "TLS versions towards servers: tlsv1.0 to tlsv1.3, or all, secure, legacy."),
+  p("server_tls_sslmode", sslMode, "prefer", "G", "reload", "refused", "Whether TLS is used towards servers; this version never does, which disable, allow and prefer permit.", { working: ["disable", "allow", "prefer"], instead: "this version has no TLS towards servers" }),
+  p("service_name", "string", "pgbouncer", "G", "start", "ignored", "Older name of job_name."),
+  p("so_reuseport", "bool", "0", "G", "start", "works", "Whether processes share the listening port; workers always do."),
+  p("stats_period", "seconds", "60", "G", "reload", "works", "Seconds over which averages are made, and between two lines of statistics in the log.", { min: 1 }),
+  p("stats_users", "list", "", "G", "reload", "works", "Users who may use the SHOW commands of the admin console."),
+  p("suspend_timeout", "seconds", "10", "G", "reload", "ignored", "Seconds SUSPEND waits for buffers to be sent."),
+  p("syslog", "bool", "0", "G", "reload", "ignored", "Whether the log goes to syslog; it goes to standard error."),
+  p("syslog_facility", "string", "daemon", "G", "reload", "ignored", "Facility for syslog."),
+  p("syslog_ident", "string", "pgbouncer", "G", "reload", "ignored", "Program name for syslog."),
+  p("tcp_defer_accept", "int", "1", "G", "reload", "ignored", "TCP_DEFER_ACCEPT of the listening socket."),
+  p("tcp_keepalive", "bool", "1", "G", "reload", "works", "Whether TCP keepalive is on."),
+  p("tcp_keepcnt", "int", "0", "G", "reload", "works", "Unanswered keepalive probes before a connection is given up; 0 is the system's value."),
+  p("tcp_keepidle", "int", "0", "G", "reload", "works", "Seconds of silence before the first keepalive probe; 0 is the system's value."),
+  p("tcp_keepintvl", "int", "0", "G", "reload", "works", "Seconds between keepalive probes; 0 is the system's value."),
+  p("tcp_socket_buffer", "size", "0", "G", "reload", "ignored", "Bytes of the kernel's socket buffers; 0 is the system's value."),
+  p("tcp_user_timeout", "milliseconds", "0", "G", "reload", "works", "Milliseconds sent data may stay unacknowledged; 0 is the system's value."),
+  p("track_extra_parameters", "list", "IntervalStyle", "G", "start", "works", "Reported server parameters kept per client, beside client_encoding, DateStyle, TimeZone, standard_conforming_strings and application_name."),
+  p("transaction_timeout", "seconds", "0", "GU", "reload", "ignored", "Seconds a transaction may last before its client is disconnected; 0 is no limit."),
+  p("unix_socket_dir", "string", "/tmp", "G", "start", "works", "Directory of the unix socket, @name is abstract, empty is none; also of servers without a host."),
+  p("unix_socket_group", "string", "", "G", "start", "refused", "Group of the unix socket.", { instead: "this version does not change the socket's group" }),
+  p("unix_socket_mode", "octal", "0777", "G", "start", "works", "File mode of the unix socket, octal with a leading 0."),
+  p("user", "string", "", "G", "start", "refused", "System user to become after start.", { instead: "start pgweir as that user" }),
+  p("verbose", "int", "0", "G", "reload", "works", "How much detail is logged; 0 is normal."),
+
+  w("workers", "count_or_auto", "auto", "G", "start", "works", "Worker processes of this host; auto is one for each core.", { max: 1024 }),
+  w("runtime", oneOf("bun", "deno"), "bun", "G", "start", "works", "JavaScript runtime the workers run on."),
+  w("mesh", "string", "default", "G", "start", "works", "Name of the mesh; hosts on one bus with the same name work as one pooler."),
+  w("bus_url", "list", "", "G", "start", "works", "NATS servers of the mesh, nats://host:port; empty is an embedded bus for this host alone.", { secret: true }),
+  w("bus_credentials", "string", "", "G", "start", "refused", "NATS credentials file.", NO_BUS_LOGIN),
+  w("bus_tls_ca_file", "string", "", "G", "start", "refused", "PEM file of the authorities that sign the bus's certificates.", NO_BUS_LOGIN),
+  w("bus_tls_cert_file", "string", "", "G", "start", "refused", "PEM file of the certificate shown to the bus.", NO_BUS_LOGIN),
+  w("bus_tls_key_file", "string", "", "G", "start", "refused", "PEM file of the key of bus_tls_cert_file.", NO_BUS_LOGIN),
+  w("budget_mode", oneOf("static", "leased"), "static", "G", "start", "refused", "How limits are shared by the workers: static divides them, leased moves slots to where clients wait.", { working: ["static"], instead: "this version has budget_mode = static only" }),
+  w("budget_lease", "seconds", "10", "G", "reload", "ignored", "Seconds a worker may use leased slots without hearing from the coordinator.", { min: 1 }),
+  w("budget_auth", "string", "", "G", "reload", "ignored", "Login to PostgreSQL with which the coordinator counts the backends of silent workers.", { secret: true }),
+  w("overload_interval", "seconds", "1", "G", "reload", "ignored", "Seconds between two measurements of CPU wait and work.", { min: 0.1 }),
+  w("os_cpu_busy_time_threshold", "seconds", "0.5", "G", "reload", "ignored", "Seconds of CPU work in an interval below which a host counts as not overloaded."),
+  w("min_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "G", "reload", "refused", "Ratio of CPU wait to work from which new transactions are refused now and then.", NO_SHEDDING),
+  w("max_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "G", "reload", "refused", "Ratio from which every new transaction is refused; 0 turns this off.", NO_SHEDDING),
+  w("min_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "refused", "Ratio of CPU wait to work from which new connections are refused now and then.", NO_SHEDDING),
+  w("max_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "refused", "Ratio from which every new connection is refused; 0 turns this off.", NO_SHEDDING),
+  w("cpu_overload_warn_ratio", "ratio", "0.9", "G", "reload", "ignored", "Share of the CPU in use above which a warning is raised."),
+  w("cpu_overload_clear_ratio", "ratio", "0.8", "G", "reload", "ignored", "Share of the CPU in use below which the warning is cleared."),
+  w("cpu_overload_duration", "seconds", "600", "G", "reload", "ignored", "Seconds the CPU must stay above or below the ratio."),
+  w("memory_overload_warn_ratio", "ratio", "0.9", "G", "reload", "ignored", "Share of the memory in use above which a warning is raised."),
+  w("memory_overload_clear_ratio", "ratio", "0.8", "G", "reload", "ignored", "Share of the memory in use below which the warning is cleared."),
+  w("memory_overload_duration", "seconds", "600", "G", "reload", "ignored", "Seconds the memory must stay above or below the ratio."),
+  w("unmatched_group", "string", "", "G", "reload", "refused", "Resource group of clients that no rule matches.", { instead: "this version has no resource groups" }),
+  w("console_listen", "string", "127.0.0.1:6433", "G", "start", "ignored", "Address and port of the web console; empty is none."),
+  w("console_admin", "string", "", "G", "reload", "ignored", "Login for the actions of the web console; empty leaves it read-only.", { secret: true }),
+  w("drain_timeout", "seconds", "30", "G", "reload", "works", "Seconds a stopping worker waits for transactions to end; 0 is for ever."),
+  w("log_format", oneOf("text", "json"), "text", "G", "reload", "works", "Format of log lines."),
+  w("otel_sampling_ratio", "ratio", "0", "G", "reload", "ignored", "Share of transactions that are traced.", { max: 1 }),
+  w("otel_query_text", "bool", "0", "G", "reload", "ignored", "Whether traces hold the text of queries."),
+  w("proxy_protocol", "bool", "0", "G", "start", "refused", "Whether clients arrive through a proxy that sends the PROXY header.", { instead: "this version does not read the PROXY header" }),
+  w("warn_session_features", "bool", "0", "G", "reload", "ignored", "Whether use of session features in transaction pooling is logged."),
+] as const;
+
+type Row = (typeof settingsTable)[number];
+
+type Camel<S extends string> = S extends `${infer Head}_${infer Tail}`
+  ? `${Head}${Capitalize<Camel<Tail>>}`
+  : S;
+
+type Key<R extends Row> = R extends Setting<infer N, infer K>
+  ? K extends "seconds" | "milliseconds" ? `${Camel<N>}Ms` : Camel<N>
+  : never;
+
+/**
+ * All settings, by camelCase name: `query_wait_timeout` is `queryWaitTimeoutMs` (times end in `Ms` and
+ * are milliseconds), sizes are bytes, `workers` is 0 for auto, a string that is not set is "".
+ */
+export type Settings = {
+  readonly [R in Row as Key<R>]: R extends Setting<string, infer K> ? ValueOf<K> : never;
+};
+
+export type SettingName = Row["name"];
+
+const byName: ReadonlyMap<string, Setting> = new Map(
+  settingsTable.map((setting: Setting) => [setting.name, setting]),
+);
+
+export function findSetting(name: string): Setting | undefined {
+  return byName.get(name);
+}
+
+/** Property of `Settings` that holds a setting. */
+export function settingKey(setting: Setting): keyof Settings {
+  const camel = setting.name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+  const isTime = setting.kind === "seconds" || setting.kind === "milliseconds";
+  return (isTime ? `${camel}Ms` : camel) as keyof Settings;
+}
+
+/** The value of a setting in `settings`, by the setting's own name. */
+export function settingValue(settings: Settings, setting: Setting): Value {
+  return settings[settingKey(setting)];
+}
+
+/** The defaults, typed; a default that does not parse is a bug in the table. */
+export function defaultSettings(): { -readonly [K in keyof Settings]: Settings[K] } {
+  const settings: Record<string, Value> = {};
+  for (const setting of settingsTable as readonly Setting[]) {
+    const parsed = parseValue(setting.kind, setting.default, setting);
+    if ("wanted" in parsed) throw new Error(`default of "${setting.name}": ${parsed.wanted}`);
+    settings[settingKey(setting)] = parsed.value;
+  }
+  return settings as Settings;
+}
+
+/** A key of one entry of [databases] or [users]. */
+export interface EntryKey extends Extra {
+  readonly name: string;
+  readonly kind: Kind;
+  readonly support: Support;
+  readonly help: string;
+  /** the value that changes nothing and so needs no support */
+  readonly default?: string;
+  /** the setting that this key overrides for one database or user */
+  readonly overrides?: SettingName;
+}
+
+function own(
+  name: string,
+  kind: Kind,
+  support: Support,
+  help: string,
+  extra: Extra = {},
+): EntryKey {
+  return { name, kind, support, help, ...extra };
+}
+
+/** A key that overrides a setting shares its kind, bounds and support. */
+function override(setting: SettingName, name: string = setting, extra: Extra = {}): EntryKey {
+  const row = findSetting(setting) as Setting;
+  return {
+    name,
+    kind: row.kind,
+    support: row.support,
+    help: `Overrides ${setting}.`,
+    default: row.default,
+    overrides: setting,
+    ...(row.min === undefined ? {} : { min: row.min }),
+    ...(row.max === undefined ? {} : { max: row.max }),
+    ...(row.working === undefined ? {} : { working: row.working }),
+    ...(row.instead === undefined ? {} : { instead: row.instead }),
+    ...extra,
+  };
+}
+
+/** Also a value equal to the setting's default is refused: it would not hold where the setting differs. */
+const queryWaitTimeout = own(
+  "query_wait_timeout",
+  "seconds",
+  "refused",
+  "Overrides query_wait_timeout.",
+  {
+    instead: "this version has one query_wait_timeout, in [pgbouncer]",
+  },
+);
+
+// deno-fmt-ignore
+export const databaseKeys: readonly EntryKey[] = [
+  own("dbname", "string", "works", "Database to connect to; without it the entry's name."),
+  own("host", "list", "works", "Server addresses: names, numeric addresses, directories of unix sockets, @name; without it unix_socket_dir."),
+  own("port", "int", "works", "Server port; without it 5432.", { min: 1, max: 65535 }),
+  own("user", "string", "works", "User for all server connections, whoever the client is."),
+  own("password", "string", "works", "Secret of that user; without it the one in auth_file.", { secret: true }),
+  override("auth_user"),
+  override("auth_query"),
+  override("auth_dbname"),
+  override("default_pool_size", "pool_size"),
+  override("min_pool_size"),
+  override("reserve_pool_size"),
+  override("reserve_pool_size", "reserve_pool"),
+  override("pool_mode"),
+  own("connect_query", "string", "works", "Query run on each new server connection."),
+  own("load_balance_hosts", loadBalance, "works", "Whether the hosts of a list are used in turn or in order."),
+  override("max_db_connections"),
+  override("max_db_client_connections"),
+  override("server_lifetime"),
+  queryWaitTimeout,
+  own("client_encoding", "string", "works", "Default client_encoding of its server connections."),
+  own("datestyle", "string", "works", "Default datestyle of its server connections."),
+  own("timezone", "string", "works", "Default timezone of its server connections."),
+  own("application_name", "string", "works", "Default application_name of its server connections."),
+];
+
+// deno-fmt-ignore
+export const userKeys: readonly EntryKey[] = [
+  override("pool_mode"),
+  override("default_pool_size", "pool_size"),
+  override("reserve_pool_size"),
+  override("max_user_connections"),
+  override("max_user_client_connections"),
+  override("query_timeout"),
+  queryWaitTimeout,
+  override("idle_transaction_timeout"),
+  override("transaction_timeout"),
+  override("client_idle_timeout"),
+];

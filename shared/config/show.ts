@@ -1,0 +1,128 @@
+// The settings as people read them: rows of SHOW CONFIG, the printed reference, and the report of
+// `pgweir check`. Secrets are masked.
+
+import type { Config } from "./config.ts";
+import { loadConfig } from "./config.ts";
+import type { ReadFile } from "./files.ts";
+import { readFromDisk } from "./files.ts";
+import { problemText } from "./problem.ts";
+import type { EntryKey, Setting, Support } from "./settings.ts";
+import { databaseKeys, settingsTable, settingValue, userKeys } from "./settings.ts";
+import { formatValue, kindName } from "./values.ts";
+
+export interface ConfigRow {
+  readonly key: string;
+  readonly value: string;
+  readonly default: string;
+  /** RELOAD or SET may change it */
+  readonly changeable: "yes" | "no";
+}
+
+const MASK = "********";
+
+function sorted(): readonly Setting[] {
+  return [...(settingsTable as readonly Setting[])].sort((a, b) => a.name < b.name ? -1 : 1);
+}
+
+export function showConfigRows(config: Config): ConfigRow[] {
+  return sorted().map((setting) => {
+    const text = formatValue(setting.kind, settingValue(config.settings, setting));
+    return {
+      key: setting.name,
+      value: setting.secret && text !== "" ? MASK : text,
+      default: setting.default,
+      changeable: setting.when === "reload" ? "yes" : "no",
+    };
+  });
+}
+
+function supportText(row: { readonly support: Support; readonly working?: readonly string[] }) {
+  if (row.support !== "refused") return row.support;
+  return row.working === undefined ? "default only" : `only ${row.working.join(", ")}`;
+}
+
+function cell(text: string): string {
+  return text.replaceAll("|", "\\|");
+}
+
+function code(text: string): string {
+  return text === "" ? "" : `\`${text}\``;
+}
+
+function settingLines(settings: readonly Setting[]): string[] {
+  const lines = [
+    "| Setting | Type | Default | Where | Changes by | This version | Meaning |",
+    "|---|---|---|---|---|---|---|",
+  ];
+  for (const s of settings) {
+    const where = [...s.scope].map((letter) => letter === "G" ? "global" : WHERE[letter]).join(
+      ", ",
+    );
+    const cells = [
+      code(s.name),
+      kindName(s.kind),
+      code(s.default),
+      where,
+      s.when === "reload" ? "RELOAD" : "restart",
+      supportText(s),
+      s.help,
+    ];
+    lines.push(`| ${cells.map(cell).join(" | ")} |`);
+  }
+  return lines;
+}
+
+const WHERE: Readonly<Record<string, string>> = { D: "database", U: "user" };
+
+function keyLines(keys: readonly EntryKey[]): string[] {
+  const lines = ["| Key | Type | This version | Meaning |", "|---|---|---|---|"];
+  for (const key of keys) {
+    const cells = [code(key.name), kindName(key.kind), supportText(key), key.help];
+    lines.push(`| ${cells.map(cell).join(" | ")} |`);
+  }
+  return lines;
+}
+
+/** Markdown tables of every setting and key. */
+export function renderReference(): string {
+  const settings = sorted();
+  return [
+    "## Settings of PgBouncer: `[pgbouncer]`",
+    "",
+    ...settingLines(settings.filter(({ pgbouncer }) => pgbouncer)),
+    "",
+    "## Settings of pgweir: `[pgbouncer]` or `[pgweir]`",
+    "",
+    ...settingLines(settings.filter(({ pgbouncer }) => !pgbouncer)),
+    "",
+    "## Keys of a database: `[databases]`",
+    "",
+    ...keyLines(databaseKeys),
+    "",
+    "## Keys of a user: `[users]`",
+    "",
+    ...keyLines(userKeys),
+    "",
+  ].join("\n");
+}
+
+const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
+
+/** The report of `pgweir check`: every problem and warning, and a summary as its last line. */
+export function checkConfig(
+  path: string,
+  readFile: ReadFile = readFromDisk,
+): { readonly ok: boolean; readonly lines: readonly string[] } {
+  const { config, problems, warnings } = loadConfig(path, readFile);
+  const lines = [
+    ...problems.map((problem) => `error: ${problemText(problem)}`),
+    ...warnings.map((warning) => `warning: ${problemText(warning)}`),
+  ];
+  const found = `${count(problems.length, "error")}, ${count(warnings.length, "warning")}`;
+  if (config === null) return { ok: false, lines: [...lines, `${path}: ${found}`] };
+  const fallback = config.fallbackDatabase === null ? "" : " and the fallback";
+  const holds = `${count(config.databases.size, "database")}${fallback}, ${
+    count(config.userlist.size, "user")
+  } in auth_file`;
+  return { ok: true, lines: [...lines, `${path}: good, ${holds}, ${found}`] };
+}
