@@ -30,7 +30,7 @@ export function makeCancelKey(
   checkRange("worker id", workerId, maxWorkerId);
   checkRange("incarnation", incarnation, maxIncarnation);
   const processId = (workerId << 16 | (readInt16(random(2), 0) & 0xffff)) || 1;
-  if (minor < 2) return { processId, secret: random(4).slice() };
+  if (minor < 2) return { processId, secret: new Uint8Array(random(4)) };
   const secret = new Uint8Array(longSecretBytes);
   secret[0] = layoutVersion;
   writeInt16(secret, 1, workerId);

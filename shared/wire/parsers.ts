@@ -5,7 +5,7 @@
 
 import { type WireProblem, wireProblem } from "./errors.ts";
 import { readInt16, readInt32 } from "./frame.ts";
-import { decodeUtf8, decodeUtf8Lossy, findNul } from "./text.ts";
+import { copyBytes, decodeUtf8, decodeUtf8Lossy, findNul } from "./text.ts";
 
 export type ParsedError = {
   /** Not translated when the server says (field V); "" when missing. */
@@ -72,14 +72,14 @@ export function parseAuthentication(body: Uint8Array): Authentication {
       return body.length === 4 ? { kind: "cleartext" } : damaged("Authentication");
     case 5:
       return body.length === 8
-        ? { kind: "md5", salt: body.slice(4) }
+        ? { kind: "md5", salt: copyBytes(body, 4, body.length) }
         : damaged("AuthenticationMD5Password");
     case 10:
       return parseMechanisms(body);
     case 11:
-      return { kind: "saslContinue", data: body.slice(4) };
+      return { kind: "saslContinue", data: copyBytes(body, 4, body.length) };
     case 12:
-      return { kind: "saslFinal", data: body.slice(4) };
+      return { kind: "saslFinal", data: copyBytes(body, 4, body.length) };
     default:
       return { kind: "unsupported", code };
   }
@@ -106,7 +106,7 @@ export function parseBackendKeyData(
   body: Uint8Array,
 ): { processId: number; secret: Uint8Array } | null {
   if (body.length < 8 || body.length > 260) return null;
-  return { processId: readInt32(body, 0), secret: body.slice(4) };
+  return { processId: readInt32(body, 0), secret: copyBytes(body, 4, body.length) };
 }
 
 /** The newest minor version of the server and the protocol options it does not know, or null. */
@@ -180,7 +180,7 @@ export function parseDataRow(body: Uint8Array): (Uint8Array | null)[] | null {
     }
     // Compared with what is left: "at + size" could pass for small after an overflow elsewhere.
     if (size < 0 || size > body.length - at) return null;
-    values.push(body.slice(at, at + size));
+    values.push(copyBytes(body, at, at + size));
     at += size;
   }
   return at === body.length ? values : null;
@@ -193,7 +193,7 @@ export function parsePassword(body: Uint8Array): PasswordMessage {
   if (findNul(body, 0, body.length) !== body.length - 1) {
     return wireProblem("08P01", "invalid password packet size");
   }
-  return { kind: "password", password: body.slice(0, body.length - 1) };
+  return { kind: "password", password: copyBytes(body, 0, body.length - 1) };
 }
 
 export type SaslInitialResponse =
@@ -209,5 +209,5 @@ export function parseSaslInitialResponse(body: Uint8Array): SaslInitialResponse 
   const left = body.length - end - 5;
   if (size === -1 && left === 0) return { kind: "saslInitial", mechanism, data: null };
   if (size !== left) return damaged("SASLInitialResponse");
-  return { kind: "saslInitial", mechanism, data: body.slice(end + 5) };
+  return { kind: "saslInitial", mechanism, data: copyBytes(body, end + 5, body.length) };
 }

@@ -84,7 +84,7 @@ export function deriveScramSecret(
   iterations: number,
 ): ScramSecret {
   const { clientKey, serverKey } = scramKeys(saltedPassword);
-  return { iterations, salt: salt.slice(), storedKey: sha256(clientKey), serverKey };
+  return { iterations, salt: new Uint8Array(salt), storedKey: sha256(clientKey), serverKey };
 }
 
 /** Whether the salted password of a clear-text login is the one of the secret; constant time. */

@@ -6,7 +6,7 @@
 
 import { WireError, type WireProblem, wireProblem } from "./errors.ts";
 import { readInt32, writeInt32 } from "./frame.ts";
-import { decodeUtf8, encodeUtf8, findNul } from "./text.ts";
+import { copyBytes, decodeUtf8, encodeUtf8, findNul } from "./text.ts";
 
 const sslRequestCode = 80877103;
 const gssRequestCode = 80877104;
@@ -71,7 +71,7 @@ export function parseInitialPacket(
       return {
         kind: "cancel",
         processId: readInt32(bytes, offset + 8),
-        secret: bytes.slice(offset + 12, offset + length),
+        secret: copyBytes(bytes, offset + 12, offset + length),
       };
   }
   const major = code >>> 16;

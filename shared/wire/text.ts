@@ -40,14 +40,18 @@ export function latin1Text(bytes: Uint8Array): string {
 }
 
 export function latin1Bytes(text: string): Uint8Array {
-  return Buffer.from(text, "latin1");
+  return new Uint8Array(Buffer.from(text, "latin1"));
 }
 
-const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+/** A copy of a range. slice() is not one when `bytes` is a Buffer: Buffer.slice() shares memory. */
+export function copyBytes(bytes: Uint8Array, from: number, to: number): Uint8Array {
+  return new Uint8Array(bytes.subarray(from, to));
+}
 
-/** The bytes of padded base64 without white space, or null. */
+/** The bytes of canonical base64 (padded, no white space, unused bits zero), or null. */
 export function decodeBase64(text: string): Uint8Array | null {
-  return base64.test(text) ? new Uint8Array(Buffer.from(text, "base64")) : null;
+  const bytes = new Uint8Array(Buffer.from(text, "base64"));
+  return encodeBase64(bytes) === text ? bytes : null; // Buffer itself skips what it does not know
 }
 
 export function encodeBase64(bytes: Uint8Array): string {
