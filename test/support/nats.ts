@@ -1,0 +1,115 @@
+// A real nats-server on a random port of 127.0.0.1, with a token. It can be frozen, killed and started again
+// on the same port, which is how tests take the bus away and give it back.
+
+import { join } from "node:path";
+import { connect } from "node:net";
+import { ManagedProcess } from "./managed_process.ts";
+import { findProgram } from "./needs.ts";
+import { freePort, tempDir } from "./temp.ts";
+
+export interface NatsOptions {
+  /** Default: a random one. An empty token means none is asked for. */
+  readonly token?: string;
+  readonly port?: number;
+  /** Default false; the store is in a temp folder that a restart keeps. */
+  readonly jetstream?: boolean;
+  /** More arguments, e.g. for a cluster. */
+  readonly extraArguments?: readonly string[];
+}
+
+export class NatsServer {
+  readonly host = "127.0.0.1";
+  readonly port: number;
+  readonly token: string;
+  readonly #arguments: readonly string[];
+  #process: ManagedProcess | null = null;
+  #logs = "";
+
+  constructor(port: number, token: string, options: NatsOptions) {
+    this.port = port;
+    this.token = token;
+    this.#arguments = [
+      ...["--addr", this.host, "--port", String(port)],
+      ...(token === "" ? [] : ["--auth", token]),
+      ...(options.jetstream ? ["--jetstream", "--store_dir", join(tempDir("nats"), "store")] : []),
+      ...options.extraArguments ?? [],
+    ];
+  }
+
+  get url(): string {
+    return `nats://${this.host}:${this.port}`;
+  }
+
+  get pid(): number {
+    if (this.#process === null) throw new Error("nats-server: not running");
+    return this.#process.pid;
+  }
+
+  async start(): Promise<void> {
+    if (this.#process !== null) throw new Error("start nats-server: already started");
+    const program = findProgram("nats-server");
+    if (program === null) throw new Error("start nats-server: not installed");
+    const server = await ManagedProcess.launch({ command: [program, ...this.#arguments] });
+    this.#process = server;
+    await server.ready("nats-server to greet", () => greets(this.host, this.port));
+  }
+
+  /** Ends it in order. Does nothing when it does not run. */
+  async stop(): Promise<void> {
+    await this.#stop("SIGTERM");
+  }
+
+  /** Ends it as a crash would. */
+  async kill(): Promise<void> {
+    await this.#stop("SIGKILL");
+  }
+
+  /** Stops it and starts it again on the same port. */
+  async restart(): Promise<void> {
+    await this.stop();
+    await this.start();
+  }
+
+  /** Freezes it: connections stay open and nothing is answered. */
+  pause(): void {
+    process.kill(this.pid, "SIGSTOP");
+  }
+
+  resume(): void {
+    process.kill(this.pid, "SIGCONT");
+  }
+
+  log(): string {
+    return this.#logs + (this.#process?.output() ?? "");
+  }
+
+  async #stop(name: NodeJS.Signals): Promise<void> {
+    const server = this.#process;
+    if (server === null) return;
+    this.#process = null;
+    await server.stop(name);
+    this.#logs += server.output();
+  }
+}
+
+/** Whether a NATS server sends its INFO line to a new connection. */
+function greets(host: string, port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port });
+    const answer = (good: boolean) => {
+      socket.destroy();
+      resolve(good);
+    };
+    socket.once("data", (bytes) => answer(bytes.toString().startsWith("INFO ")));
+    socket.once("error", () => answer(false));
+    socket.once("close", () => answer(false));
+    socket.setTimeout(2_000, () => answer(false));
+  });
+}
+
+export async function startNats(options: NatsOptions = {}): Promise<NatsServer> {
+  const token = options.token ?? crypto.randomUUID();
+  const server = new NatsServer(options.port ?? await freePort(), token, options);
+  await server.start();
+  return server;
+}
