@@ -1,0 +1,130 @@
+// Child processes and what /proc says of others. A process is signalled by its pid, through process.kill:
+// Deno's ChildProcess.kill() works only once. Nothing is ever looked up by a program's name.
+
+import { type ChildProcess, spawn, type SpawnOptions } from "node:child_process";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import process from "node:process";
+import { StartFailure } from "./failure.ts";
+
+/** The user a child runs as; null = the user we are. */
+export interface Account {
+  readonly name: string;
+  readonly uid: number;
+  readonly gid: number;
+}
+
+export interface Finished {
+  /** null: ended by a signal or by the deadline. */
+  readonly code: number | null;
+  /** Standard output and standard error, as they came, the last 64 KiB. */
+  readonly output: string;
+}
+
+const outputLimit = 64 * 1024;
+
+/** The options of spawn() that make a child run as `account`, from a directory every user may be in. */
+export function asAccount(account: Account | null): { cwd: string; uid?: number; gid?: number } {
+  return account === null ? { cwd: "/" } : { cwd: "/", uid: account.uid, gid: account.gid };
+}
+
+/**
+ * spawn(), with a program that can't be run reported as a StartFailure: thrown at once (Deno, and every
+ * runtime for some errors), or handed to `onFailure` (the event "error").
+ */
+export function startProcess(
+  command: string,
+  args: readonly string[],
+  options: SpawnOptions,
+  onFailure: (failure: StartFailure) => void,
+): ChildProcess {
+  const failure = (error: unknown) =>
+    new StartFailure(`run "${command}": ${(error as NodeJS.ErrnoException).code ?? error}`);
+  let child: ChildProcess;
+  try {
+    child = spawn(command, args, options);
+  } catch (error) {
+    throw failure(error);
+  }
+  child.on("error", (error) => onFailure(failure(error)));
+  return child;
+}
+
+/** Runs a program to its end, with `input` on its standard input. */
+export function run(
+  command: string,
+  args: readonly string[],
+  options: { account: Account | null; input?: string; timeoutMs: number },
+): Promise<Finished> {
+  return new Promise((resolve, reject) => {
+    const child = startProcess(
+      command,
+      args,
+      { ...asAccount(options.account), stdio: ["pipe", "pipe", "pipe"] },
+      (failure) => {
+        clearTimeout(timer);
+        reject(failure);
+      },
+    );
+    let output = "";
+    const append = (chunk: Uint8Array) => {
+      output = (output + new TextDecoder().decode(chunk)).slice(-outputLimit);
+    };
+    const timer = setTimeout(() => {
+      append(new TextEncoder().encode(`\nno end after ${options.timeoutMs} ms\n`));
+      if (child.pid !== undefined) signalProcess(child.pid, "SIGKILL");
+    }, options.timeoutMs);
+    child.stdout!.on("data", append);
+    child.stderr!.on("data", append);
+    // A program that ends without reading all of its input has said why on standard error.
+    child.stdin!.on("error", () => {});
+    child.stdin!.end(options.input ?? "");
+    child.on("close", (code) => {
+      clearTimeout(timer);
+      resolve({ code, output });
+    });
+  });
+}
+
+/** Sends a signal; false when the process is already gone. */
+export function signalProcess(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    process.kill(pid, signal);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
+    throw error;
+  }
+}
+
+/** Whether a process runs; one that has ended and waits to be reaped does not. */
+export function isRunning(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    // The name, field 2, is in parentheses and may hold spaces and parentheses itself.
+    return !"ZX".includes(stat.charAt(stat.lastIndexOf(")") + 2));
+  } catch {
+    return false;
+  }
+}
+
+/** Processes whose working directory is `directory` (a real path); those we may not look at are not seen. */
+export function processesIn(directory: string): number[] {
+  return readdirSync("/proc").map(Number).filter((pid) => {
+    if (!(pid > 0)) return false;
+    try {
+      return readlinkSync(`/proc/${pid}/cwd`) === directory && isRunning(pid);
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Waits until `done` holds; false when it did not within `timeoutMs`. */
+export async function waitUntil(done: () => boolean, timeoutMs: number): Promise<boolean> {
+  const deadline = performance.now() + timeoutMs;
+  while (!done()) {
+    if (performance.now() >= deadline) return false;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  return true;
+}

@@ -1,0 +1,120 @@
+// The command line: what each word means, and the one line that each mistake gets.
+
+import { assert, suite } from "../support/harness.ts";
+import { type Command, parseArguments } from "../../services/supervisor/arguments.ts";
+
+const test = suite("arguments");
+
+function up(changes: Partial<Extract<Command, { kind: "up" }>> = {}): Command {
+  return {
+    kind: "up",
+    file: null,
+    upstream: null,
+    workers: null,
+    runtime: null,
+    port: null,
+    ...changes,
+  };
+}
+
+const shop = {
+  host: "db.example",
+  port: 5432,
+  database: "shop",
+  user: null,
+  password: null,
+  sslmode: null,
+};
+
+const accepted: [string[], Command][] = [
+  [["up"], up()],
+  [["up", "a.ini"], up({ file: "a.ini" })],
+  [["up", "--workers", "4", "a.ini"], up({ file: "a.ini", workers: 4 })],
+  [["up", "--workers=1024"], up({ workers: 1024 })],
+  [["up", "--workers", "auto"], up()],
+  [["up", "--runtime", "deno", "--port", "7000"], up({ runtime: "deno", port: 7000 })],
+  [["up", "--upstream", "db.example/shop"], up({ upstream: shop })],
+  [["up", "--upstream", "db.example:5433/shop"], up({ upstream: { ...shop, port: 5433 } })],
+  [["up", "--upstream=[::1]:5433/shop"], up({ upstream: { ...shop, host: "::1", port: 5433 } })],
+  [
+    ["up", "--upstream", "postgres://ann:p%40ss%2f@db.example/my%20shop?sslmode=require"],
+    up({
+      upstream: {
+        ...shop,
+        user: "ann",
+        password: "p@ss/",
+        database: "my shop",
+        sslmode: "require",
+      },
+    }),
+  ],
+  [
+    ["up", "--upstream", "postgresql://ann@db.example/shop"],
+    up({ upstream: { ...shop, user: "ann" } }),
+  ],
+  [["pooler", "a.ini"], { kind: "pooler", file: "a.ini" }],
+  [["check", "a.ini"], { kind: "check", file: "a.ini" }],
+  [["--version"], { kind: "version" }],
+  [["-V"], { kind: "version" }],
+  [["--help"], { kind: "help" }],
+  [["up", "--help"], { kind: "help" }],
+  [["check", "-h"], { kind: "help" }],
+];
+
+for (const [argv, command] of accepted) {
+  test(`parseArguments() reads "${argv.join(" ")}"`, () => {
+    assert.equal(parseArguments(argv), command);
+  });
+}
+
+const refused: [string[], RegExp][] = [
+  [[], /^no command given, wanted up, pooler or check/],
+  [["upp"], /^unknown command "upp"/],
+  [["a.ini"], /^unknown command "a\.ini"/],
+  [["--verbose"], /^unknown option "--verbose"/],
+  [["up", "--verbose"], /^up: unknown option "--verbose"/],
+  [["up", "-v"], /^up: unknown option "-v"/],
+  [["up", "a.ini", "b.ini"], /^up: a second file "b\.ini", wanted one$/],
+  [["up", "--workers"], /^up: --workers has no value$/],
+  [["up", "--workers="], /^up: --workers has no value$/],
+  [["up", "--workers", "0"], /^up: --workers is "0", wanted auto or 1 to 1024$/],
+  [["up", "--workers", "1025"], /wanted auto or 1 to 1024$/],
+  [["up", "--workers", "2.5"], /^up: --workers is "2\.5"/],
+  [["up", "--workers", "-1"], /^up: --workers is "-1"/],
+  [["up", "--workers", "2", "--workers", "3"], /^up: --workers given twice, wanted once$/],
+  [["up", "--runtime", "node"], /^up: --runtime is "node", wanted bun or deno$/],
+  [["up", "--port", "0"], /^up: --port is "0", wanted 1 to 65535$/],
+  [["up", "--port", "65536"], /^up: --port is "65536"/],
+  [["up", "--port", "80", "a.ini"], /^up: --port given together with "a\.ini"/],
+  [["up", "a.ini", "--upstream", "h/d"], /^up: --upstream given together with "a\.ini"/],
+  [["up", "--upstream", "db.example"], /^up: --upstream names no database, wanted postgres:/],
+  [["up", "--upstream", "/shop"], /^up: --upstream names no host/],
+  [["up", "--upstream", "h:0/d"], /^up: --upstream has port 0/],
+  [["up", "--upstream", "h:99999/d"], /^up: --upstream is no address/],
+  [["up", "--upstream", "mysql://h/d"], /^up: --upstream begins with "mysql:\/\/"/],
+  [["up", "--upstream", "h/d?sslmode=on"], /has sslmode "on", wanted one of disable, /],
+  [["up", "--upstream", "h/d?options=x"], /has the parameter "options", only sslmode is known$/],
+  [["up", "--upstream", "postgres://u:a%zz@h/d"], /has a "%" that begins no two hexadecimal/],
+  [["up", "--upstream", "postgres://u:a%0Ab@h/d"], /has a control character in its password$/],
+  [["pooler"], /^pooler: 0 files given, wanted one/],
+  [["check", "a.ini", "b.ini"], /^check: 2 files given, wanted one/],
+  [["check", "--all", "a.ini"], /^check: unknown option "--all"/],
+];
+
+for (const [argv, expected] of refused) {
+  test(`parseArguments() refuses "${argv.join(" ")}"`, () => {
+    const command = parseArguments(argv);
+    assert.is(command.kind, "misuse");
+    if (command.kind === "misuse") assert.match(command.problem, expected);
+  });
+}
+
+test("parseArguments() repeats no password in a complaint", () => {
+  for (const address of ["postgres://u:hush@h", "postgres://u:hush@:1/d", "x://u:hush@h/d"]) {
+    const command = parseArguments(["up", "--upstream", address]);
+    assert.is(command.kind, "misuse");
+    assert.not.match(JSON.stringify(command), /hush/);
+  }
+});
+
+test.run();
