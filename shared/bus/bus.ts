@@ -1,0 +1,506 @@
+// A connection to the mesh: typed publish, subscribe and request over NATS. Not a store: what is
+// published while disconnected is dropped and counted, and its owner sends it again on reconnect.
+// Invariants: subscriptions survive every reconnect; nothing a peer sends and no handler that throws
+// ends the connection; memory is bounded while a broker is frozen; `close()` ends in bounded time.
+
+import { performance } from "node:perf_hooks";
+import { setTimeout as delay } from "node:timers/promises";
+import {
+  AuthorizationError,
+  type Msg,
+  type NatsConnection,
+  RequestError,
+  type Subscription,
+  TimeoutError,
+} from "nats";
+import { type Logger, onceEvery } from "../telemetry/mod.ts";
+import { decodePayload, encodePayload, type Refusal } from "./codec.ts";
+import { Backoff, type BusAddress, natsOptions } from "./connection_options.ts";
+import { BusError } from "./errors.ts";
+import { type MeshSubjects, meshSubjects, type Pattern, type Subject } from "./subjects.ts";
+import { type BusTransport, connectNats } from "./transport.ts";
+
+export interface BusOptions extends BusAddress {
+  readonly logger: Logger;
+  /** How long the first connect is tried; default 10,000, 0 tries once. */
+  readonly waitOnFirstConnectMs?: number | undefined;
+  /** Resolve at once and connect behind the scenes, for ever; `onReconnect` tells when it is up. */
+  readonly background?: boolean | undefined;
+}
+
+/** Numbers since the bus was made; they only grow. */
+export interface BusCounters {
+  published: number;
+  /** Not sent: there was no connection. */
+  droppedDisconnected: number;
+  /** Not sent: the broker takes nothing and the output bound is reached. */
+  droppedBacklog: number;
+  received: number;
+  /** Received and dropped, by reason. */
+  tooLarge: number;
+  malformed: number;
+  newerVersion: number;
+  /** Handlers that threw or rejected. */
+  handlerErrors: number;
+  requests: number;
+  /** Requests that ended in an error of any code. */
+  requestErrors: number;
+  disconnects: number;
+  reconnects: number;
+  /** Errors the broker reported, such as a refused permission. */
+  brokerErrors: number;
+}
+
+/** What a handler may know besides the message. */
+export interface Delivery {
+  readonly subject: string;
+}
+
+export type Handler<M, R> = R extends null
+  ? (message: M, delivery: Delivery) => void | Promise<void>
+  : (message: M, delivery: Delivery) => R | Promise<R>;
+
+export interface Bus {
+  readonly mesh: string;
+  /** The subjects of this mesh. */
+  readonly subjects: MeshSubjects;
+  /** False from the moment a loss is noticed (a frozen broker: within 6 s) to the reconnect. */
+  readonly connected: boolean;
+  readonly counters: Readonly<BusCounters>;
+  /**
+   * Sends and forgets. False when it was dropped, since there is no connection or no room; never
+   * throws for that. Throws `INVALID` for a payload out of its kind's bounds.
+   */
+  publish<M extends object, R>(subject: Subject<M, R>, message: M): boolean;
+  /** Calls the handler for each message, and sends back what it returns if the kind has replies. */
+  subscribe<M, R>(pattern: Pattern<M, R>, handler: Handler<M, R>): () => void;
+  /** Rejects with a `BusError`: `TIMEOUT`, `NO_RESPONDERS`, `DISCONNECTED`, `CLOSED`, `BAD_REPLY`. */
+  request<M extends object, R extends object>(
+    subject: Subject<M, R>,
+    message: M,
+    timeoutMs: number,
+  ): Promise<R>;
+  /**
+   * Called after each reconnect, when the subscriptions are in place again, and after the first
+   * connect of a bus made with `background`. Returns the way to stop it.
+   */
+  onReconnect(callback: () => void): () => void;
+  /** Milliseconds there and back; rejects with a `BusError` when disconnected. */
+  roundTripMs(): Promise<number>;
+  /** Takes nothing new, lets running handlers answer, sends what is queued, disconnects. */
+  close(): Promise<void>;
+}
+
+const defaultWaitMs = 10_000;
+const closeTimeoutMs = 2000;
+const roundTripTimeoutMs = 5000;
+const maxPendingBytes = 4 * 1024 * 1024;
+const reportIntervalMs = 60_000;
+
+/**
+ * connecting: the first connect is under way. connected: messages flow. disconnected: the client
+ * reconnects by itself. closed: `close()` was called; the last state.
+ */
+type State = "connecting" | "connected" | "disconnected" | "closed";
+
+interface Registration {
+  readonly pattern: Pattern<unknown, unknown>;
+  readonly handler: (message: unknown, delivery: Delivery) => unknown;
+  subscription: Subscription | null;
+}
+
+class NatsBus implements Bus {
+  readonly mesh: string;
+  readonly subjects: MeshSubjects;
+  readonly counters: BusCounters = {
+    published: 0,
+    droppedDisconnected: 0,
+    droppedBacklog: 0,
+    received: 0,
+    tooLarge: 0,
+    malformed: 0,
+    newerVersion: 0,
+    handlerErrors: 0,
+    requests: 0,
+    requestErrors: 0,
+    disconnects: 0,
+    reconnects: 0,
+    brokerErrors: 0,
+  };
+  readonly #options: BusOptions;
+  readonly #log: Logger;
+  readonly #backoff = new Backoff();
+  readonly #registrations = new Set<Registration>();
+  readonly #reconnectCallbacks = new Set<() => void>();
+  readonly #running = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+  readonly #reportRefusal = onceEvery(reportIntervalMs);
+  readonly #reportHandler = onceEvery(reportIntervalMs);
+  readonly #reportBroker = onceEvery(reportIntervalMs);
+  readonly #reportDial = onceEvery(reportIntervalMs);
+  #state: State = "connecting";
+  #connection: NatsConnection | null = null;
+  #transport: BusTransport | null = null;
+  #closed: Promise<void> | null = null;
+
+  constructor(options: BusOptions) {
+    this.mesh = options.mesh;
+    this.subjects = meshSubjects(options.mesh);
+    this.#options = options;
+    this.#log = options.logger;
+  }
+
+  get connected(): boolean {
+    return this.#state === "connected";
+  }
+
+  async start(): Promise<void> {
+    const natsSettings = natsOptions(this.#options, this.#backoff);
+    if (this.#options.background === true) {
+      void this.#connectForever(natsSettings);
+      return;
+    }
+    await this.#connectWithin(this.#options.waitOnFirstConnectMs ?? defaultWaitMs, natsSettings);
+  }
+
+  publish<M extends object, R>(subject: Subject<M, R>, message: M): boolean {
+    const bytes = encodePayload(subject.message, message);
+    const connection = this.#connection;
+    if (connection === null || !this.connected) {
+      this.counters.droppedDisconnected += 1;
+      return false;
+    }
+    if ((this.#transport?.pendingBytes ?? 0) > maxPendingBytes) {
+      this.counters.droppedBacklog += 1;
+      return false;
+    }
+    try {
+      connection.publish(subject.subject, bytes);
+    } catch {
+      // Closed a moment ago, or the broker takes less than our own bound.
+      this.counters.droppedDisconnected += 1;
+      return false;
+    }
+    this.counters.published += 1;
+    return true;
+  }
+
+  subscribe<M, R>(pattern: Pattern<M, R>, handler: Handler<M, R>): () => void {
+    this.#assertOpen("subscribe");
+    const registration: Registration = {
+      pattern: pattern as unknown as Pattern<unknown, unknown>,
+      handler: handler as Registration["handler"],
+      subscription: null,
+    };
+    this.#registrations.add(registration);
+    if (this.#connection !== null) this.#attach(registration, this.#connection);
+    return () => {
+      if (!this.#registrations.delete(registration)) return;
+      registration.subscription?.unsubscribe();
+    };
+  }
+
+  async request<M extends object, R extends object>(
+    subject: Subject<M, R>,
+    message: M,
+    timeoutMs: number,
+  ): Promise<R> {
+    const kind = subject.reply;
+    if (kind === null) {
+      throw new BusError("INVALID", `request ${subject.message.name}: has no reply`);
+    }
+    const bytes = encodePayload(subject.message, message);
+    this.counters.requests += 1;
+    try {
+      const reply = await this.#ask(subject.message.name, subject.subject, bytes, timeoutMs);
+      const decoded = decodePayload(kind, reply.data);
+      if (decoded.ok) return decoded.message;
+      this.#refuse(kind.name, decoded.refusal);
+      throw new BusError(
+        "BAD_REPLY",
+        `request ${subject.message.name}: reply is ${decoded.refusal}`,
+      );
+    } catch (error) {
+      this.counters.requestErrors += 1;
+      throw error;
+    }
+  }
+
+  onReconnect(callback: () => void): () => void {
+    this.#reconnectCallbacks.add(callback);
+    return () => {
+      this.#reconnectCallbacks.delete(callback);
+    };
+  }
+
+  async roundTripMs(): Promise<number> {
+    const connection = this.#openConnection("measure round trip");
+    const start = performance.now();
+    const timer = new AbortController();
+    try {
+      const late = delay(roundTripTimeoutMs, "late", { signal: timer.signal });
+      late.catch(() => {}); // aborted: the answer came first
+      const first = await Promise.race([connection.flush(), late]);
+      if (first !== "late") return performance.now() - start;
+    } catch (cause) {
+      throw new BusError("DISCONNECTED", "measure round trip: connection was lost", { cause });
+    } finally {
+      timer.abort();
+    }
+    throw new BusError("TIMEOUT", `measure round trip: no answer in ${roundTripTimeoutMs} ms`);
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  /** Tries until one dial succeeds, the time is over, the broker refuses us or the bus is closed. */
+  async #connectWithin(waitMs: number, settings: ReturnType<typeof natsOptions>): Promise<void> {
+    const deadline = performance.now() + waitMs;
+    for (;;) {
+      try {
+        return await this.#connectOnce(settings);
+      } catch (cause) {
+        this.#assertOpen("connect bus");
+        const servers = settings.servers.join(", ");
+        if (cause instanceof AuthorizationError) {
+          throw new BusError("REFUSED", `connect bus: ${servers} refused the credentials`, {
+            cause,
+          });
+        }
+        if (performance.now() + this.#backoff.delayMs > deadline) {
+          throw new BusError("UNREACHABLE", `connect bus: no answer from ${servers}`, { cause });
+        }
+      }
+      await this.#pause();
+    }
+  }
+
+  /** For a bus in the background, and for a connection that the client gave up. */
+  async #connectForever(settings: ReturnType<typeof natsOptions>): Promise<void> {
+    while (!this.#closing.signal.aborted) {
+      try {
+        await this.#connectOnce(settings);
+        return this.#announceReconnect();
+      } catch (error) {
+        if (this.#closing.signal.aborted) return;
+        this.#reportDial((suppressed) =>
+          this.#log.warning("bus is not reachable", {
+            servers: settings.servers.join(","),
+            error,
+            suppressed,
+          })
+        );
+      }
+      await this.#pause();
+    }
+  }
+
+  async #pause(): Promise<void> {
+    await delay(this.#backoff.delayMs, undefined, { signal: this.#closing.signal }).catch(() => {});
+  }
+
+  async #connectOnce(settings: ReturnType<typeof natsOptions>): Promise<void> {
+    const attempt = connectNats({
+      ...settings,
+      onTransport: (transport) => {
+        this.#transport = transport;
+      },
+    });
+    const connection = await this.#unlessClosed(attempt);
+    this.#connection = connection;
+    this.#state = "connected";
+    this.#backoff.reset();
+    void this.#watch(connection, settings);
+    for (const registration of this.#registrations) this.#attach(registration, connection);
+    // The broker has the subscriptions when this returns: what is published from now on arrives.
+    // Lost again already: the client reconnects and subscribes by itself.
+    await connection.flush().catch(() => {});
+    this.#log.info("bus connected", { server: connection.getServer(), mesh: this.mesh });
+  }
+
+  /** The connection, or an exception as soon as the bus is closed; one that comes later is closed. */
+  async #unlessClosed(attempt: Promise<NatsConnection>): Promise<NatsConnection> {
+    const { signal } = this.#closing;
+    const aborted = new Promise<never>((_, reject) => {
+      const stop = (): void => reject(closedError("connect bus"));
+      if (signal.aborted) stop();
+      else signal.addEventListener("abort", stop, { once: true });
+      const forget = (): void => signal.removeEventListener("abort", stop);
+      attempt.then(forget, forget);
+    });
+    try {
+      return await Promise.race([attempt, aborted]);
+    } catch (error) {
+      attempt.then((late) => late.close(), () => {});
+      throw error;
+    }
+  }
+
+  #attach(registration: Registration, connection: NatsConnection): void {
+    registration.subscription = connection.subscribe(registration.pattern.subject, {
+      callback: (error, msg) => {
+        // An error here is a refused permission; the broker's own report of it is counted and logged.
+        if (error === null) this.#deliver(registration, msg);
+      },
+    });
+  }
+
+  #deliver(registration: Registration, msg: Msg): void {
+    const { pattern, handler } = registration;
+    this.counters.received += 1;
+    const decoded = decodePayload(pattern.message, msg.data);
+    if (!decoded.ok) return this.#refuse(pattern.message.name, decoded.refusal);
+    const { message } = decoded;
+    if (pattern.accepts?.(msg.subject, message) === false) {
+      return this.#refuse(pattern.message.name, "malformed");
+    }
+    const running: Promise<void> = this.#handle(pattern, handler, message, msg)
+      .catch((error) => {
+        this.counters.handlerErrors += 1;
+        this.#reportHandler((suppressed) =>
+          this.#log.error("bus handler failed", { kind: pattern.message.name, error, suppressed })
+        );
+      })
+      .finally(() => this.#running.delete(running));
+    this.#running.add(running);
+  }
+
+  async #handle(
+    pattern: Pattern<unknown, unknown>,
+    handler: Registration["handler"],
+    message: unknown,
+    msg: Msg,
+  ): Promise<void> {
+    const reply = await handler(message, { subject: msg.subject });
+    if (pattern.reply === null || !msg.reply || this.#connection === null) return;
+    const bytes = encodePayload(
+      pattern.reply as Parameters<typeof encodePayload>[0],
+      Object(reply),
+    );
+    if (this.connected && !this.#connection.isClosed()) msg.respond(bytes);
+    else this.counters.droppedDisconnected += 1;
+  }
+
+  #refuse(kind: string, refusal: Refusal): void {
+    if (refusal === "too_large") this.counters.tooLarge += 1;
+    else if (refusal === "newer_version") this.counters.newerVersion += 1;
+    else this.counters.malformed += 1;
+    this.#reportRefusal((suppressed) =>
+      this.#log.warning("bus payload dropped", { kind, reason: refusal, suppressed })
+    );
+  }
+
+  async #ask(kind: string, subject: string, bytes: Uint8Array, timeoutMs: number): Promise<Msg> {
+    const what = `request ${kind}`;
+    const connection = this.#openConnection(what);
+    try {
+      return await connection.request(subject, bytes, { timeout: Math.max(1, timeoutMs) });
+    } catch (cause) {
+      if (cause instanceof TimeoutError) {
+        throw new BusError("TIMEOUT", `${what}: no answer in ${timeoutMs} ms`, { cause });
+      }
+      if (cause instanceof RequestError && cause.isNoResponders()) {
+        throw new BusError("NO_RESPONDERS", `${what}: nobody listens on "${subject}"`, { cause });
+      }
+      this.#assertOpen(what);
+      throw new BusError("DISCONNECTED", `${what}: connection was lost`, { cause });
+    }
+  }
+
+  #assertOpen(what: string): void {
+    if (this.#state === "closed") throw closedError(what);
+  }
+
+  #openConnection(what: string): NatsConnection {
+    this.#assertOpen(what);
+    if (this.#connection !== null && this.connected) return this.#connection;
+    throw new BusError("DISCONNECTED", `${what}: bus is ${this.#state}`);
+  }
+
+  /** Follows the client's reports. They may repeat: only a change of state counts. */
+  async #watch(
+    connection: NatsConnection,
+    settings: ReturnType<typeof natsOptions>,
+  ): Promise<void> {
+    let lostAt = 0;
+    for await (const status of connection.status()) {
+      if (this.#state === "closed") return;
+      if (status.type === "disconnect" && this.connected) {
+        this.#state = "disconnected";
+        this.counters.disconnects += 1;
+        lostAt = performance.now();
+        this.#log.warning("bus disconnected", { server: status.server });
+      } else if (status.type === "reconnect" && this.#state === "disconnected") {
+        this.#state = "connected";
+        this.#backoff.reset();
+        const downMs = Math.round(performance.now() - lostAt);
+        this.#log.info("bus connected again", { server: status.server, downMs });
+        this.#announceReconnect();
+      } else if (status.type === "error") {
+        this.counters.brokerErrors += 1;
+        this.#reportBroker((suppressed) =>
+          this.#log.warning("bus reports an error", { error: status.error, suppressed })
+        );
+      }
+    }
+    // The client gave up, though it was told never to. Start over: the mesh is lost otherwise.
+    const error = await connection.closed();
+    if (this.#closing.signal.aborted) return;
+    this.#log.error("bus connection was given up", { error });
+    this.#state = "disconnected";
+    this.#connection = null;
+    await this.#connectForever(settings);
+  }
+
+  #announceReconnect(): void {
+    this.counters.reconnects += 1;
+    for (const callback of this.#reconnectCallbacks) {
+      try {
+        callback();
+      } catch (error) {
+        this.counters.handlerErrors += 1;
+        this.#log.error("bus reconnect callback failed", { error });
+      }
+    }
+  }
+
+  async #close(): Promise<void> {
+    const wasConnected = this.connected;
+    this.#closing.abort();
+    const connection = this.#connection;
+    const timer = new AbortController();
+    if (connection !== null && wasConnected) {
+      const late = delay(closeTimeoutMs, undefined, { signal: timer.signal }).catch(() => {});
+      await Promise.race([this.#drain(connection), late]);
+      timer.abort();
+    }
+    this.#state = "closed";
+    await connection?.close();
+    await this.#transport?.close();
+  }
+
+  async #drain(connection: NatsConnection): Promise<void> {
+    const subscriptions = [...this.#registrations].map((registration) => registration.subscription);
+    await Promise.allSettled(subscriptions.map((subscription) => subscription?.drain()));
+    await Promise.allSettled(this.#running);
+    await connection.flush().catch(() => {}); // lost meanwhile: nothing is left to send
+  }
+}
+
+function closedError(what: string): BusError {
+  return new BusError("CLOSED", `${what}: bus is closed`);
+}
+
+/** Connects to the mesh. Rejects with a `BusError`: `REFUSED`, `UNREACHABLE`, `INVALID`. */
+export async function connectBus(options: BusOptions): Promise<Bus> {
+  const bus = new NatsBus(options);
+  try {
+    await bus.start();
+  } catch (error) {
+    await bus.close();
+    throw error;
+  }
+  return bus;
+}

@@ -1,0 +1,28 @@
+// The door of the bus folder: how processes of a mesh talk to each other. The only folder that
+// imports the NATS client.
+
+export {
+  type Bus,
+  type BusCounters,
+  type BusOptions,
+  connectBus,
+  type Delivery,
+  type Handler,
+} from "./bus.ts";
+export type { BusAddress, BusTls } from "./connection_options.ts";
+export { maxPayloadBytes } from "./codec.ts";
+export { BusError, type BusErrorCode } from "./errors.ts";
+export {
+  type CancelOutcome,
+  type CancelReply,
+  type CancelRequest,
+  isMeshName,
+  isWorkerId,
+  type MeshSubjects,
+  meshSubjects,
+  type Pattern,
+  type Presence,
+  type Rights,
+  type Subject,
+  type WorkerState,
+} from "./subjects.ts";
