@@ -1,0 +1,48 @@
+// The configuration each contender gets.
+
+import { assert, suite } from "../support/harness.ts";
+import { poolsPreparedStatements, renderIni } from "./contenders.ts";
+import { CONTENDERS } from "./options.ts";
+
+const test = suite("bench contenders");
+
+const place = { port: 7000, workers: 4, userFile: "/t/userlist.txt", consolePort: 7001 };
+
+function ini(id: string, version: number[]): string {
+  const name = CONTENDERS.find((c) => c.id === id)!;
+  const setting = {
+    serverPort: 5000,
+    poolSize: 20,
+    maxClients: 400,
+    maxSessions: 256,
+    pgbouncer: { path: "/usr/sbin/pgbouncer", version },
+  };
+  return renderIni(name, setting, name.shape === "fleet" ? place : { ...place, workers: 1 });
+}
+
+test("renderIni() divides the pool of a PgBouncer fleet, and only of that", () => {
+  assert.match(ini("pgbouncer", [1, 18]), "\ndefault_pool_size = 20\n");
+  assert.match(ini("pgbouncer-fleet", [1, 18]), "\ndefault_pool_size = 5\n");
+  assert.match(ini("pgweir-bun-fleet", [1, 18]), "\ndefault_pool_size = 20\n");
+});
+
+test("renderIni() names settings only where the product and its version know them", () => {
+  assert.not.match(ini("pgbouncer", [1, 18]), "max_prepared_statements");
+  assert.match(ini("pgbouncer", [1, 21]), "\nmax_prepared_statements = 200\n");
+  assert.not.match(ini("pgbouncer", [1, 18]), "so_reuseport");
+  assert.match(ini("pgbouncer-fleet", [1, 18]), "\nso_reuseport = 1\n");
+  assert.match(ini("pgweir-deno-fleet", [1, 18]), "\nworkers = 4\nruntime = deno\n");
+  assert.not.match(ini("pgbouncer-fleet", [1, 18]), "workers");
+});
+
+test("poolsPreparedStatements() is false only for PgBouncer before 1.21", () => {
+  const [pgbouncer, pgweir] = ["pgbouncer", "pgweir-bun"].map((id) =>
+    CONTENDERS.find((c) => c.id === id)!
+  );
+  const old = { path: "", version: [1, 18, 0] };
+  assert.not.ok(poolsPreparedStatements(pgbouncer!, old));
+  assert.ok(poolsPreparedStatements(pgbouncer!, { path: "", version: [1, 21, 0] }));
+  assert.ok(poolsPreparedStatements(pgweir!, old));
+});
+
+test.run();
