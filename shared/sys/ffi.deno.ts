@@ -1,0 +1,90 @@
+// FFI on Deno. A pointer is an object and making one allocates, so an offset into a buffer goes
+// through one msghdr and one iovec in native memory: iov_base is written as two 32-bit halves.
+// Offset 0 has a pointer object of its own and takes the cheaper plain call.
+// Invariants: receiveAt/sendAt allocate nothing; the msghdr belongs to one thread, never kept over
+// a call; little-endian 64-bit only, where glibc's and musl's layouts agree.
+
+import {
+  type ForeignBackend,
+  type ForeignFunction,
+  type ForeignSignature,
+  MSG_DONTWAIT,
+  MSG_NOSIGNAL,
+  type Pointer,
+  type SocketIo,
+  type SocketIoLibc,
+} from "./foreign.ts";
+import type { NativeBuffer } from "./native_buffer.ts";
+
+// struct msghdr, in 32-bit words: msg_name 0-1, msg_namelen 2, msg_iov 4-5, msg_iovlen 6-7,
+// msg_control 8-9, msg_controllen 10-11, msg_flags 12. struct iovec: iov_base 0-1, iov_len 2-3.
+const MSGHDR_WORDS = 14;
+const MSG_IOV_WORD = 4;
+const MSG_IOVLEN_WORD = 6;
+
+function socketIo(libc: SocketIoLibc, errno: Int32Array): SocketIo {
+  const { recv, send, recvmsg, sendmsg } = libc;
+  const vector = new Int32Array(new ArrayBuffer(16));
+  const header = new Int32Array(new ArrayBuffer(4 * MSGHDR_WORDS));
+  const [low, high] = addressOf(new Uint8Array(vector.buffer));
+  header[MSG_IOV_WORD] = low;
+  header[MSG_IOV_WORD + 1] = high;
+  header[MSG_IOVLEN_WORD] = 1;
+  const message = pointerOf(new Uint8Array(header.buffer));
+  return {
+    receiveAt(fd: number, buffer: NativeBuffer, offset: number, length: number): number {
+      let count: number;
+      if (offset === 0) {
+        count = recv(fd, buffer.pointer, length, MSG_DONTWAIT);
+      } else {
+        vector[0] = (buffer.addressLow + offset) | 0;
+        vector[1] = buffer.addressHigh;
+        vector[2] = length;
+        count = recvmsg(fd, message, MSG_DONTWAIT);
+      }
+      return count >= 0 ? count : -errno[0]!;
+    },
+    sendAt(fd: number, buffer: NativeBuffer, offset: number, length: number): number {
+      let count: number;
+      if (offset === 0) {
+        count = send(fd, buffer.pointer, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+      } else {
+        vector[0] = (buffer.addressLow + offset) | 0;
+        vector[1] = buffer.addressHigh;
+        vector[2] = length;
+        count = sendmsg(fd, message, MSG_DONTWAIT | MSG_NOSIGNAL);
+      }
+      return count >= 0 ? count : -errno[0]!;
+    },
+  };
+}
+
+function pointerOf(bytes: Uint8Array): Pointer {
+  return Deno.UnsafePointer.of(bytes as Uint8Array<ArrayBuffer>) as unknown as Pointer;
+}
+
+function addressOf(bytes: Uint8Array): [number, number] {
+  const address = Deno.UnsafePointer.value(
+    Deno.UnsafePointer.of(bytes as Uint8Array<ArrayBuffer>),
+  );
+  return [Number(BigInt.asIntN(32, address)), Number(BigInt.asIntN(32, address >> 32n))];
+}
+
+export const denoBackend: ForeignBackend = {
+  open(
+    library: string,
+    symbols: Readonly<Record<string, ForeignSignature>>,
+  ): Record<string, ForeignFunction> {
+    return Deno.dlopen(library, symbols).symbols as unknown as Record<string, ForeignFunction>;
+  },
+  pointerOf,
+  addressOf,
+  int32At(pointer: Pointer): Int32Array {
+    const memory = Deno.UnsafePointerView.getArrayBuffer(
+      pointer as unknown as Deno.PointerObject,
+      4,
+    );
+    return new Int32Array(memory);
+  },
+  socketIo,
+};

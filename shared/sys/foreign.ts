@@ -1,0 +1,52 @@
+// What a runtime's foreign function interface must offer here: the contract of the back-ends
+// (ffi.bun.ts, ffi.deno.ts). Types, and the constants that the back-ends share; nothing runs.
+// Apart from ffi.ts, which loads a back-end and waits for it: a back-end must not import its loader.
+
+import type { NativeBuffer } from "./native_buffer.ts";
+
+/** An address. A number on one runtime, an object on the other: only back-ends look inside. */
+export interface Pointer {
+  readonly kind: "pointer";
+}
+
+/** i32 also stands for sizes and ssize_t: 64-bit arguments double the cost of a call on Deno. */
+export type ForeignType = "i32" | "pointer";
+export interface ForeignSignature {
+  readonly parameters: readonly ForeignType[];
+  readonly result: ForeignType;
+}
+export type ForeignFunction = (...values: (number | Pointer | null)[]) => number | Pointer;
+
+/** The calls of the hot path, bound to a libc; both return a count of bytes or -errno. */
+export interface SocketIo {
+  /** recv(fd, buffer + offset, length, MSG_DONTWAIT); 0 is end of file. */
+  receiveAt(fd: number, buffer: NativeBuffer, offset: number, length: number): number;
+  /** send(fd, buffer + offset, length, MSG_DONTWAIT | MSG_NOSIGNAL). */
+  sendAt(fd: number, buffer: NativeBuffer, offset: number, length: number): number;
+}
+
+export interface SocketIoLibc {
+  recv(fd: number, buffer: Pointer, length: number, flags: number): number;
+  send(fd: number, buffer: Pointer, length: number, flags: number): number;
+  recvmsg(fd: number, message: Pointer, flags: number): number;
+  sendmsg(fd: number, message: Pointer, flags: number): number;
+}
+
+export interface ForeignBackend {
+  /** Opens a shared library; throws when it, or one of the symbols, is not there. */
+  open(
+    library: string,
+    symbols: Readonly<Record<string, ForeignSignature>>,
+  ): Record<string, ForeignFunction>;
+  /** The address of memory that does not move; the caller keeps `bytes` alive. */
+  pointerOf(bytes: Uint8Array): Pointer;
+  /** The same address as [low, high] halves, each a signed 32-bit number. */
+  addressOf(bytes: Uint8Array): [low: number, high: number];
+  /** Foreign memory as one signed 32-bit number, such as errno. */
+  int32At(pointer: Pointer): Int32Array;
+  /** `errno` is the calling thread's, as int32At() gives it. */
+  socketIo(libc: SocketIoLibc, errno: Int32Array): SocketIo;
+}
+
+export const MSG_DONTWAIT = 0x40;
+export const MSG_NOSIGNAL = 0x4000;

@@ -1,0 +1,47 @@
+// The door of the system layer: the only code that names a runtime or the C library.
+// Linux (glibc or musl), x86-64 and arm64, on Bun and Deno; anything else fails while loading, with a
+// message that says what is wanted.
+
+export { runtimeCommand, type RuntimeName, runtimeName, runtimeVersion } from "./runtime.ts";
+export { Errno, errnoName, errnoText, SysError } from "./errno.ts";
+export { NativeBuffer } from "./native_buffer.ts";
+export { closeFd } from "./libc.ts";
+export { createEventFd, signalEventFd } from "./event_fd.ts";
+export {
+  EPOLLERR,
+  EPOLLHUP,
+  EPOLLIN,
+  EPOLLOUT,
+  EPOLLRDHUP,
+  type EventSource,
+  Reactor,
+} from "./reactor.ts";
+export { type Timer } from "./timers.ts";
+export { Stream, type StreamOwner } from "./stream.ts";
+export { type SocketAddress } from "./address.ts";
+export {
+  accept,
+  listenTcp,
+  listenUnix,
+  type TcpListenOptions,
+  type UnixListenOptions,
+  unlinkUnix,
+} from "./listen.ts";
+export { connectTcp, connectUnix } from "./connect.ts";
+export {
+  type KeepAlive,
+  localAddress,
+  peerAddress,
+  type PeerCredentials,
+  peerCredentials,
+  setKeepAlive,
+  setNoDelay,
+} from "./options.ts";
+export { spawnThread, type Thread, type ThreadPort, threadPort } from "./thread.ts";
+export {
+  type FileLimit,
+  type ProcessUsage,
+  processUsage,
+  raiseFileLimit,
+  setProcessName,
+} from "./process.ts";

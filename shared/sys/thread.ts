@@ -1,0 +1,241 @@
+// Worker threads that may block in epoll_wait, and messages to and from them, alike on all runtimes.
+// A blocked thread gets no messages: the runtime hands them over only when the thread's own loop
+// yields. So post() counts messages in shared memory and signals the thread's eventfd, and the
+// reactor, woken, yields until as many have arrived (deliverPosted).
+// Invariants: messages arrive in order; a message posted before a signal is handed over before
+// Reactor.onWake; nothing is sent before the thread listens.
+
+import { writeFileSync } from "node:fs";
+import { closeFd } from "./libc.ts";
+import { duplicateFd, signalEventFd } from "./event_fd.ts";
+
+export interface Thread {
+  /** Sends a message (structured clone); wakes the thread when wakeFd is set. */
+  post(message: unknown): void;
+  onMessage: (message: unknown) => void;
+  /** The thread has failed and is gone. Without a handler the error ends the process. */
+  onError: (error: Error) => void;
+  /**
+   * The thread's Reactor.wakeFd, which the thread tells in a message of its own; -1 = none. Kept as
+   * a duplicate, so it stays valid whatever the thread does.
+   */
+  wakeFd: number;
+  /** Ends the thread where it stands; its sockets stay open, so let it close them first. Idempotent. */
+  terminate(): void;
+}
+
+export interface ThreadPort {
+  post(message: unknown): void;
+  /** Messages that came before it was set are handed over when it is. */
+  onMessage: (message: unknown) => void;
+}
+
+/** The first message to a thread. */
+interface Welcome {
+  readonly name: string;
+  /** [0] = messages posted to the thread, modulo 2^32. */
+  readonly counters: Int32Array;
+}
+
+/** The first message from a thread. */
+const READY = "ready";
+const POSTED = 0;
+/** How long a woken loop waits for messages before it looks after its sockets again. */
+const DELIVERY_WAIT_MS = 5;
+const MAX_NAME_BYTES = 15;
+
+/** Starts a thread from a module URL. The module calls threadPort() while it loads. */
+export function spawnThread(url: URL, name: string): Thread {
+  return new WorkerThread(url, name);
+}
+
+class WorkerThread implements Thread {
+  onMessage: (message: unknown) => void = () => {};
+  onError: (error: Error) => void = (error) => {
+    throw error;
+  };
+  readonly #worker: Worker;
+  readonly #name: string;
+  readonly #counters = new Int32Array(new SharedArrayBuffer(4));
+  /** What was posted before the thread was ready; null when it is. */
+  #early: unknown[] | null = [];
+  #wakeFd = -1;
+  #signalFd = -1;
+  #terminated = false;
+
+  constructor(url: URL, name: string) {
+    this.#name = name;
+    this.#worker = new Worker(url.href, { type: "module", name });
+    this.#worker.onmessage = (event: MessageEvent) => {
+      if (this.#terminated) return;
+      if (this.#early === null) this.onMessage(event.data);
+      else this.#welcome();
+    };
+    this.#worker.onmessageerror = () => {
+      this.#fail(new Error(`read a message of the thread "${name}": it cannot be decoded`));
+    };
+    this.#worker.onerror = (event: ErrorEvent) => {
+      event.preventDefault();
+      const cause: unknown = event.error;
+      this.#fail(
+        new Error(
+          `run the thread "${name}": ${event.message}`,
+          cause === undefined || cause === null ? undefined : { cause },
+        ),
+      );
+    };
+  }
+
+  get wakeFd(): number {
+    return this.#wakeFd;
+  }
+
+  set wakeFd(fd: number) {
+    if (this.#signalFd >= 0) closeFd(this.#signalFd);
+    this.#wakeFd = this.#terminated ? -1 : fd;
+    this.#signalFd = this.#wakeFd < 0 ? -1 : duplicateFd(fd);
+    // For what was posted while there was nothing to signal.
+    this.#signal();
+  }
+
+  post(message: unknown): void {
+    if (this.#terminated) return;
+    if (this.#early !== null) {
+      this.#early.push(message);
+      return;
+    }
+    this.#send(message);
+    this.#signal();
+  }
+
+  terminate(): void {
+    if (this.#terminated) return;
+    this.#terminated = true;
+    this.#worker.terminate();
+    // A thread that waits in the kernel does not notice until it is woken.
+    this.#signal();
+    this.wakeFd = -1;
+  }
+
+  #welcome(): void {
+    const early = this.#early!;
+    this.#early = null;
+    this.#send({ name: this.#name, counters: this.#counters } satisfies Welcome);
+    for (const message of early) this.#send(message);
+    this.#signal();
+  }
+
+  #send(message: unknown): void {
+    this.#worker.postMessage(message);
+    Atomics.add(this.#counters, POSTED, 1);
+  }
+
+  #signal(): void {
+    if (this.#signalFd >= 0) signalEventFd(this.#signalFd);
+  }
+
+  #fail(error: Error): void {
+    if (this.#terminated) return;
+    this.terminate();
+    this.onError(error);
+  }
+}
+
+/** The parts of a worker's global scope that are used here. */
+interface WorkerScope {
+  onmessage: ((event: MessageEvent) => void) | null;
+  postMessage(message: unknown): void;
+}
+
+class WorkerPort implements ThreadPort {
+  readonly #scope: WorkerScope;
+  #handler: ((message: unknown) => void) | null = null;
+  #backlog: unknown[] = [];
+  #counters: Int32Array | null = null;
+  #received = 0;
+  /** Ends the wait of deliver(). */
+  #onArrival: (() => void) | null = null;
+
+  constructor(scope: WorkerScope) {
+    this.#scope = scope;
+    scope.onmessage = (event: MessageEvent) => {
+      this.#received = (this.#received + 1) | 0;
+      if (this.#counters === null) this.#start(event.data as Welcome);
+      else if (this.#handler === null) this.#backlog.push(event.data);
+      else this.#handler(event.data);
+      this.#onArrival?.();
+    };
+    scope.postMessage(READY);
+  }
+
+  get onMessage(): (message: unknown) => void {
+    return this.#handler ?? (() => {});
+  }
+
+  set onMessage(handler: (message: unknown) => void) {
+    this.#handler = handler;
+    const backlog = this.#backlog;
+    this.#backlog = [];
+    for (const message of backlog) handler(message);
+  }
+
+  post(message: unknown): void {
+    this.#scope.postMessage(message);
+  }
+
+  /** Yields until all that is counted as posted by now has arrived; false when it took too long. */
+  async deliver(): Promise<boolean> {
+    let target = this.#postedCount();
+    if (this.#hasReached(target)) return true;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    await new Promise<void>((resolve) => {
+      this.#onArrival = () => {
+        target ??= this.#postedCount();
+        if (this.#hasReached(target)) resolve();
+      };
+      timer = setTimeout(resolve, DELIVERY_WAIT_MS);
+    });
+    clearTimeout(timer);
+    this.#onArrival = null;
+    return this.#hasReached(target);
+  }
+
+  /** null before the welcome, which is itself one of those that are counted. */
+  #postedCount(): number | null {
+    return this.#counters === null ? null : Atomics.load(this.#counters, POSTED);
+  }
+
+  #hasReached(target: number | null): boolean {
+    return target !== null && ((target - this.#received) | 0) <= 0;
+  }
+
+  #start(welcome: Welcome): void {
+    this.#counters = welcome.counters;
+    // For ps and top.
+    writeFileSync("/proc/thread-self/comm", welcome.name.slice(0, MAX_NAME_BYTES));
+  }
+}
+
+let port: WorkerPort | null = null;
+
+/** This thread's end of Thread, always the same one. Only in a module that spawnThread() started. */
+export function threadPort(): ThreadPort {
+  if (port === null) {
+    const scope = globalThis as unknown as Partial<WorkerScope>;
+    if (typeof scope.postMessage !== "function") {
+      throw new Error(
+        "get the thread's port: this is the main thread, wanted one of spawnThread()",
+      );
+    }
+    port = new WorkerPort(scope as WorkerScope);
+  }
+  return port;
+}
+
+/**
+ * For the reactor, woken through `wakeFd`: hands over what Thread.post() sent before the signal. When
+ * messages lag behind their count, the loop is woken again for them rather than kept waiting.
+ */
+export async function deliverPosted(wakeFd: number): Promise<void> {
+  if (port !== null && !(await port.deliver())) signalEventFd(wakeFd);
+}
