@@ -32,7 +32,7 @@ export function parseConnectionString(text: string): ConnectionString {
     if (at === text.length) return { pairs };
     const column = at + 1;
     const key = take(KEY)?.[0];
-    if (key === undefined) return { failure: `no key before column ${column + 1}` };
+    if (key === undefined) return { failure: `no key at column ${column}` };
     if (take(EQUALS) === null) return { failure: `no "=" after the key at column ${column}` };
     const quote = text[at] === "'";
     const match = take(quote ? QUOTED : BARE);

@@ -11,6 +11,7 @@
 // opening [pgbouncer] again does not put earlier settings back to their defaults.
 
 import type { Problem } from "./problem.ts";
+import { quote } from "./problem.ts";
 import type { ReadFile } from "./files.ts";
 import { readText } from "./files.ts";
 
@@ -38,6 +39,8 @@ export interface Ini {
 export const MAX_INCLUDE_DEPTH = 10;
 /** All files together, so that a few files including each other twice cannot grow without end. */
 export const MAX_INCLUDES = 1000;
+/** All files together. */
+export const MAX_LINES = 2_000_000;
 export const MAX_LINE_CHARACTERS = 256 * 1024;
 
 const KEY = /^(?:([A-Za-z0-9_.*-]+)|"([^"]*(?:""[^"]*)*)"|'([^']*)')[ \t]*=/;
@@ -53,6 +56,7 @@ class Reader {
   readonly #open: string[] = [];
   #section: string | null = null;
   #includes = 0;
+  #lines = 0;
 
   constructor(readFile: ReadFile) {
     this.#readFile = readFile;
@@ -61,7 +65,7 @@ class Reader {
   readFile(path: string, from: { file: string; line: number }): void {
     const read = readText(path, this.#readFile);
     if ("failure" in read) {
-      this.#problem(from.file, from.line, `read "${path}": ${read.failure}`);
+      this.#problem(from.file, from.line, `read ${quote(path)}: ${read.failure}`);
       return;
     }
     this.#open.push(path);
@@ -69,6 +73,8 @@ class Reader {
     let start = 0;
     const text = read.text;
     while (start <= text.length) {
+      if (this.#lines++ === MAX_LINES) this.#problem(path, number, `more than ${MAX_LINES} lines`);
+      if (this.#lines > MAX_LINES) break;
       const newline = text.indexOf("\n", start);
       const end = newline === -1 ? text.length : newline;
       number++;
@@ -121,7 +127,7 @@ class Reader {
     if (key === "") {
       this.#problem(file, line, "the key is empty");
     } else if (this.#section === null) {
-      this.#problem(file, line, `"${key}" stands before the first section`);
+      this.#problem(file, line, `${quote(key)} stands before the first section`);
     } else if (key.includes("\0") || value.includes("\0")) {
       this.#problem(file, line, "line holds a NUL character");
     } else if (key.includes("\uFFFD") || value.includes("\uFFFD")) {
@@ -136,17 +142,21 @@ class Reader {
       this.#problem(file, line, "%include names no file");
     } else if (this.#open.includes(path)) {
       const chain = [...this.#open.slice(this.#open.indexOf(path)), path];
-      this.#problem(file, line, `%include goes round in a circle: ${chain.join(" -> ")}`);
+      this.#problem(
+        file,
+        line,
+        `%include goes round in a circle: ${chain.map(quote).join(" -> ")}`,
+      );
     } else if (this.#open.length > MAX_INCLUDE_DEPTH) {
       this.#problem(
         file,
         line,
-        `%include "${path}": files are nested deeper than ${MAX_INCLUDE_DEPTH}`,
+        `%include ${quote(path)}: files are nested deeper than ${MAX_INCLUDE_DEPTH}`,
       );
     } else if (++this.#includes > MAX_INCLUDES) {
       // Said once; the rest is left out without a word.
       if (this.#includes === MAX_INCLUDES + 1) {
-        this.#problem(file, line, `%include "${path}": more than ${MAX_INCLUDES} files`);
+        this.#problem(file, line, `%include ${quote(path)}: more than ${MAX_INCLUDES} files`);
       }
     } else {
       this.readFile(path, { file, line });

@@ -3,8 +3,10 @@
 
 export { parseConnectionString } from "./connstr.ts";
 export type { ConnectionString, Pair } from "./connstr.ts";
-export { CONSOLE_DATABASE, loadConfig, lookupDatabase, poolSizeFor } from "./config.ts";
-export type { Config, DatabaseConfig, Loaded, PoolMode, UserConfig } from "./config.ts";
+export { CONSOLE_DATABASE, lookupDatabase, poolSizeFor } from "./config.ts";
+export type { Config, DatabaseConfig, PoolMode, UserConfig } from "./config.ts";
+export { loadConfig } from "./load.ts";
+export type { Loaded } from "./load.ts";
 export { readFromDisk } from "./files.ts";
 export type { ReadFile } from "./files.ts";
 export { readIni } from "./ini.ts";

@@ -2,7 +2,7 @@
 // `pgweir check`. Secrets are masked.
 
 import type { Config } from "./config.ts";
-import { loadConfig } from "./config.ts";
+import { loadConfig } from "./load.ts";
 import type { ReadFile } from "./files.ts";
 import { readFromDisk } from "./files.ts";
 import { problemText } from "./problem.ts";
@@ -26,7 +26,10 @@ function sorted(): readonly Setting[] {
 
 export function showConfigRows(config: Config): ConfigRow[] {
   return sorted().map((setting) => {
-    const text = formatValue(setting.kind, settingValue(config.settings, setting));
+    // As in PgBouncer, conffile shows the file in use.
+    const text = setting.name === "conffile"
+      ? config.path
+      : formatValue(setting.kind, settingValue(config.settings, setting));
     return {
       key: setting.name,
       value: setting.secret && text !== "" ? MASK : text,

@@ -4,6 +4,7 @@
 // file). Messages give line numbers, never a secret.
 
 import type { Problem } from "./problem.ts";
+import { quote } from "./problem.ts";
 
 export type SecretKind =
   /** an empty secret: this user can prove nothing, so no password ever matches */
@@ -92,12 +93,13 @@ export function parseUserlist(text: string, file: string): Userlist {
     }
     const earlier = lines.get(line.user);
     if (earlier !== undefined) {
-      const message = `user "${line.user}" stood in line ${earlier} already, this line wins`;
+      const message = `user ${quote(line.user)} stood in line ${earlier} already, this line wins`;
       warnings.push({ file, line: number, message });
     }
     if (line.kind === "plain" && line.secret.startsWith("SCRAM-SHA-256$")) {
-      const message =
-        `secret of "${line.user}" starts like a SCRAM secret but is none: taken as plain text`;
+      const message = `secret of ${
+        quote(line.user)
+      } starts like a SCRAM secret but is none: taken as plain text`;
       warnings.push({ file, line: number, message });
     }
     lines.set(line.user, number);
