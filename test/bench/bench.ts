@@ -29,8 +29,9 @@ import {
 const POOL_SIZE = 20;
 const SCALE = 10;
 const CONNECT_CLIENTS = 8;
-const WARM_UP_CLIENTS = 8;
 const WARM_UP_SECONDS = 1;
+/** More clients than are measured later: the kernel gives a fleet's processes unequal shares. */
+const WARM_UP_SURPLUS = 1.25;
 
 type GrowingCell = Omit<Cell, "samples"> & { readonly samples: Sample[] };
 
@@ -116,15 +117,19 @@ export class Bench {
   }
 
   #mostClients(): number {
-    return Math.max(CONNECT_CLIENTS, WARM_UP_CLIENTS, ...this.#options.clients);
+    return Math.max(CONNECT_CLIENTS, ...this.#options.clients);
+  }
+
+  #warmUpClients(): number {
+    return Math.ceil(this.#mostClients() * WARM_UP_SURPLUS);
   }
 
   /** Server connections stay open between the turns of a contender, so all of them count. */
   #maxConnections(): number {
     const sessions = this.#options.contenders.map((name) =>
       this.#poolsBySession(name, "prepared")
-        // A fleet keeps, in each process, the most sessions that ever reached it.
-        ? this.#mostClients() * (name.shape === "fleet" ? this.#machine.cores : 1)
+        // Each process of a fleet keeps the most sessions that ever reached it.
+        ? this.#warmUpClients() * (name.shape === "fleet" ? this.#machine.cores : 1)
         : 0
     );
     return 20 + POOL_SIZE * 2 * this.#options.contenders.length +
@@ -145,20 +150,21 @@ export class Bench {
       serverPort: server.port,
       user: this.#tools.user,
       poolSize: POOL_SIZE,
-      maxClients: Math.max(this.#mostClients(), this.#options.idleClients * 2) + 100,
-      maxSessions: this.#mostClients(),
+      maxClients: Math.max(this.#warmUpClients(), this.#options.idleClients * 2) + 100,
+      maxSessions: this.#warmUpClients(),
       cores: this.#machine.cores,
       pgbouncer: this.#programs.pgbouncer,
       pgbouncerUser: unprivilegedUser(),
     };
   }
 
+  /** Opens every server connection that will be needed, and lets a just-in-time compiler do its work. */
   async #warmUp(contender: Contender): Promise<void> {
-    for (const kind of this.#options.protocols) {
+    for (const kind of new Set(this.#workloads.map((workload) => workload.kind))) {
       say(`warm up ${contender.name.id}, ${kind}`);
-      const workload = { kind, clients: WARM_UP_CLIENTS };
+      const clients = kind === "connect" ? CONNECT_CLIENTS : this.#warmUpClients();
       const database = this.#database(contender.name, kind);
-      await measure(this.#tools, contender, workload, database, WARM_UP_SECONDS);
+      await measure(this.#tools, contender, { kind, clients }, database, WARM_UP_SECONDS);
     }
   }
 
@@ -171,7 +177,7 @@ export class Bench {
             contender,
             workload,
             this.#database(contender.name, workload.kind),
-            this.#options.seconds,
+            workload.kind === "connect" ? this.#options.connectSeconds : this.#options.seconds,
           );
           this.#cell(workload, contender.name).samples.push(sample);
           say(
@@ -220,10 +226,14 @@ export class Bench {
   }
 
   #expectedSeconds(): number {
-    const { contenders, rounds, seconds, protocols, connections } = this.#options;
-    const each = this.#workloads.length * rounds * (seconds + 0.2) +
-      protocols.length * (WARM_UP_SECONDS + 0.2) + (connections ? 5 : 0) + 2;
-    return 5 + contenders.length * each;
+    const { contenders, rounds, seconds, connectSeconds, connections } = this.#options;
+    const overhead = 0.2;
+    const perRound = this.#workloads.reduce(
+      (sum, { kind }) => sum + overhead + (kind === "connect" ? connectSeconds : seconds),
+      0,
+    );
+    const warmUp = (this.#options.protocols.length + 1) * (WARM_UP_SECONDS + overhead);
+    return 5 + contenders.length * (rounds * perRound + warmUp + (connections ? 6 : 0));
   }
 
   #plan(): string {

@@ -1,6 +1,6 @@
 // The poolers that are compared, as running processes with one port each. All read the same kind of
-// ini file: same pool, same limits, trust to both sides, no logging of connections, everything else
-// as each product ships it. A fleet of PgBouncer divides the pool among its processes; pgweir
+// ini file: same pool, same limits, trust to both sides, server connections that stay open, no logging
+// of connections; everything else as each product ships it. A fleet of PgBouncer divides the pool among its processes; pgweir
 // takes the total and divides it itself.
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -136,6 +136,9 @@ export function renderIni(
     // Clients (and sessions) are not divided: how many reach a process is up to the kernel's hash,
     // and a share that is a little too small would refuse some.
     `max_client_conn = ${setting.maxClients}`,
+    // Pools filled by the warm-up stay full, however long a contender waits for its turn.
+    "server_idle_timeout = 0",
+    "server_lifetime = 86400",
     "log_connections = 0",
     "log_disconnections = 0",
     ...(name.product === "pgbouncer" ? pgbouncerLines(name, setting) : pgweirLines(name, place)),

@@ -11,8 +11,9 @@
 //
 // How. All contenders run all the time; in each round every workload is run by every contender, one
 // right after the other (A B C, A B C, ...). A ratio is taken within a round and the median over the
-// rounds is reported, so that slow drift of the machine cancels. Each contender is warmed up by a
-// second of each protocol first, since a just-in-time compiler is slow only once in a worker's life.
+// rounds is reported, so that slow drift of the machine cancels. Each contender is warmed up first, by a
+// second of each protocol with more clients than are measured later: server connections are opened
+// and a just-in-time compiler is slow only once in a worker's life.
 // - Latencies come from pgbench's own log of every transaction, of which it writes one in five
 //   (drawn at random): that costs pgbench little and gives thousands of values per run. The
 //   transactions over 50 ms are counted among all of them (`-L 50`).

@@ -37,12 +37,13 @@ export const CONTENDERS: readonly ContenderName[] = (["single", "fleet"] as cons
 );
 
 export interface BenchOptions {
-  readonly quick: boolean;
   readonly clients: readonly number[];
   readonly protocols: readonly Protocol[];
   readonly rounds: number;
   /** Of one measurement; pgbench takes whole seconds. */
   readonly seconds: number;
+  /** Of one measurement of new connections. */
+  readonly connectSeconds: number;
   readonly contenders: readonly ContenderName[];
   /** New connections per second and bytes per idle client are measured too. */
   readonly connections: boolean;
@@ -83,8 +84,8 @@ export function parseOptions(args: readonly string[], cores: number): BenchOptio
   const quick = values.quick === true;
   const fleetsMakeSense = cores > 1;
   const defaults = CONTENDERS.filter((c) => c.shape === "single" || (!quick && fleetsMakeSense));
+  const seconds = count("--seconds", values.seconds ?? (quick ? "2" : "4"), 1, 3600);
   return {
-    quick,
     clients: values.clients === undefined
       ? (quick ? [8, 32] : [1, 8, 32, 128, 256])
       : list("--clients", values.clients).map((text) => count("--clients", text, 1, 10_000)),
@@ -94,7 +95,8 @@ export function parseOptions(args: readonly string[], cores: number): BenchOptio
         pick("--protocols", text, PROTOCOLS, (p) => p)
       ),
     rounds: count("--rounds", values.rounds ?? (quick ? "3" : "5"), 1, 1000),
-    seconds: count("--seconds", values.seconds ?? (quick ? "2" : "4"), 1, 3600),
+    seconds,
+    connectSeconds: quick ? 1 : seconds,
     contenders: values.contenders === undefined
       ? defaults
       : list("--contenders", values.contenders).map((text) =>

@@ -85,7 +85,13 @@ function findPgbouncer(): Program {
 }
 
 function program(path: string): Program {
-  return { path, version: parseVersion(execFileSync(path, ["--version"], { encoding: "utf8" })) };
+  let text: string;
+  try {
+    text = execFileSync(path, ["--version"], { encoding: "utf8" });
+  } catch (error) {
+    throw new Error(`ask "${path}" for its version: ${(error as Error).message}`);
+  }
+  return { path, version: parseVersion(text) };
 }
 
 function newestOf(root: string, file: string): string | null {
