@@ -11,6 +11,13 @@ export {
 } from "./bus.ts";
 export type { BusAddress, BusTls } from "./connection_options.ts";
 export { maxPayloadBytes } from "./codec.ts";
+export {
+  EmbeddedBus,
+  type EmbeddedBusAddress,
+  type EmbeddedBusCounters,
+  type EmbeddedBusLimits,
+  type EmbeddedBusOptions,
+} from "./embedded.ts";
 export { BusError, type BusErrorCode } from "./errors.ts";
 export {
   type CancelOutcome,
