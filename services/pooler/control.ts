@@ -1,0 +1,263 @@
+// The control thread of a worker: answers what the data plane asks (addresses, derived keys, cancels
+// of other workers), speaks for it on the bus, and handles signals. Losing the bus costs cancels
+// between workers and presence, never traffic.
+
+import { createHash, randomBytes } from "node:crypto";
+import { lookup } from "node:dns/promises";
+import { hostname } from "node:os";
+import process from "node:process";
+import {
+  type Bus,
+  type CancelOutcome,
+  connectBus,
+  type WorkerState,
+} from "../../shared/bus/mod.ts";
+import type { Config } from "../../shared/config/mod.ts";
+import { runtimeName, runtimeVersion, spawnThread, type Thread } from "../../shared/sys/mod.ts";
+import type { Logger } from "../../shared/telemetry/mod.ts";
+import { saltedPassword } from "../../shared/wire/mod.ts";
+import { Gauge, gaugeCount, type ToControl, type ToPlane } from "./messages.ts";
+import type { FleetSeat } from "./seat.ts";
+import { version } from "./version.ts";
+
+const presenceMs = 1000;
+/** What the owner of a key gets to carry out a cancel; PostgreSQL answers in milliseconds. */
+const cancelTimeoutMs = 5000;
+const watchSupervisorMs = 500;
+
+export class Control {
+  readonly #config: Config;
+  readonly #seat: FleetSeat;
+  readonly #logger: Logger;
+  readonly #gauges = new Int32Array(new SharedArrayBuffer(4 * gaugeCount));
+  readonly #incarnation = Date.now();
+  readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
+  #thread: Thread | null = null;
+  #bus: Bus | null = null;
+  #state: WorkerState = "starting";
+  #addresses: readonly string[] = [];
+  #nextCancel = 1;
+  #exit: (code: number) => void = () => {};
+  readonly #timers: ReturnType<typeof setInterval>[] = [];
+
+  constructor(config: Config, seat: FleetSeat, logger: Logger) {
+    this.#config = config;
+    this.#seat = seat;
+    this.#logger = logger;
+  }
+
+  /** Runs until the data plane has stopped; returns the exit code. */
+  async run(): Promise<number> {
+    const ended = new Promise<number>((resolve) => this.#exit = resolve);
+    this.#watch();
+    try {
+      await this.#joinBus();
+      await this.#startPlane();
+    } catch (error) {
+      this.#logger.error(`start worker: ${(error as Error).message}`);
+      this.#exit(1);
+    }
+    const code = await ended;
+    for (const timer of this.#timers) clearInterval(timer);
+    this.#setState("gone");
+    await this.#bus?.close();
+    this.#thread?.terminate();
+    return code;
+  }
+
+  #watch(): void {
+    let asked = false;
+    const drain = () => {
+      if (asked) return this.#stopNow();
+      asked = true;
+      this.#setState("draining");
+      this.#tell({ type: "drain" });
+      const limit = this.#config.settings.drainTimeoutMs;
+      if (limit > 0) this.#timers.push(setInterval(() => this.#stopNow(), limit));
+      if (this.#thread === null) this.#exit(0);
+    };
+    process.on("SIGTERM", drain);
+    process.on("SIGINT", drain);
+    process.on("SIGQUIT", () => this.#stopNow());
+    const { supervisorPid } = this.#seat;
+    if (supervisorPid === 0) return;
+    this.#timers.push(setInterval(() => {
+      if (process.ppid === supervisorPid) return;
+      this.#logger.warning("supervisor is gone, stopping");
+      this.#stopNow();
+    }, watchSupervisorMs));
+  }
+
+  #stopNow(): void {
+    if (this.#thread === null) this.#exit(0);
+    this.#tell({ type: "stop" });
+  }
+
+  // --- the data plane
+
+  async #startPlane(): Promise<void> {
+    const listen = await resolveListen(this.#config.settings.listenAddr);
+    const thread = spawnThread(new URL("./plane/thread.ts", import.meta.url), "pgweir plane");
+    this.#thread = thread;
+    thread.onMessage = (message) => this.#onPlane(message as ToControl);
+    thread.onError = (error) => {
+      this.#logger.error(`data plane failed: ${error.message}`);
+      if (error.stack !== undefined) this.#logger.error(error.stack);
+      this.#exit(1);
+    };
+    const { index, count, workerId } = this.#seat;
+    thread.post(
+      {
+        type: "start",
+        config: this.#config,
+        seat: { index, count, workerId, incarnation: this.#incarnation },
+        listen,
+        mockKey: this.#mockKey(),
+        gauges: this.#gauges,
+        version,
+      } satisfies ToPlane,
+    );
+  }
+
+  /** The workers of a fleet share the token of their bus: their mock secrets are the same. */
+  #mockKey(): Uint8Array {
+    const token = this.#seat.bus?.token;
+    if (token === undefined || token === "") return new Uint8Array(randomBytes(32));
+    return new Uint8Array(createHash("sha256").update(`mock secret ${token}`).digest());
+  }
+
+  #tell(message: ToPlane): void {
+    this.#thread?.post(message);
+  }
+
+  #onPlane(message: ToControl): void {
+    switch (message.type) {
+      case "wake":
+        if (this.#thread !== null) this.#thread.wakeFd = message.fd;
+        return;
+      case "ready":
+        this.#addresses = message.addresses;
+        this.#setState("ready");
+        this.#logger.info(`pgweir pooler ready: listening on ${message.addresses.join(", ")}`);
+        return;
+      case "failed":
+        this.#logger.error(message.message);
+        this.#exit(1);
+        return;
+      case "log":
+        for (const record of message.records) this.#logger[record.level](record.message);
+        return;
+      case "salt":
+        this.#salt(message.id, message.password, message.salt, message.iterations);
+        return;
+      case "resolve":
+        this.#resolve(message.id, message.host);
+        return;
+      case "routeCancel":
+        this.#routeCancel(message);
+        return;
+      case "cancelOutcome": {
+        const done = this.#cancels.get(message.id);
+        this.#cancels.delete(message.id);
+        done?.(message.outcome);
+        return;
+      }
+      case "stopped":
+        this.#exit(0);
+        return;
+    }
+  }
+
+  async #salt(id: number, password: string, salt: Uint8Array, iterations: number): Promise<void> {
+    let salted: Uint8Array | null = null;
+    try {
+      salted = await saltedPassword(password, salt, iterations);
+    } catch (error) {
+      this.#logger.error(`derive SCRAM key: ${(error as Error).message}`);
+    }
+    this.#tell({ type: "salted", id, salted });
+  }
+
+  async #resolve(id: number, host: string): Promise<void> {
+    let addresses: string[] = [];
+    let reason = "no address";
+    try {
+      addresses = (await lookup(host, { all: true })).map((entry) => entry.address);
+    } catch (error) {
+      reason = (error as NodeJS.ErrnoException).code ?? "failed";
+    }
+    this.#tell({ type: "resolved", id, addresses, reason });
+  }
+
+  // --- the bus
+
+  async #joinBus(): Promise<void> {
+    const { bus, mesh, workerId } = this.#seat;
+    if (bus === null) return;
+    const joined = await connectBus({
+      servers: [bus.url],
+      token: bus.token,
+      name: `worker-${workerId}`,
+      mesh,
+      logger: this.#logger,
+    });
+    this.#bus = joined;
+    joined.subscribe(joined.subjects.cancel(workerId), (request) =>
+      new Promise((resolve) => {
+        const id = this.#nextCancel++;
+        // The data plane answers each; a worker that stops meanwhile answers nobody.
+        this.#cancels.set(id, (outcome) => resolve({ outcome }));
+        this.#tell({ type: "cancel", id, processId: request.processId, secret: request.secret });
+      }));
+    joined.onReconnect(() => this.#announce());
+    this.#timers.push(setInterval(() => this.#announce(), presenceMs));
+    this.#announce();
+  }
+
+  #setState(state: WorkerState): void {
+    this.#state = state;
+    this.#announce();
+  }
+
+  #announce(): void {
+    const bus = this.#bus;
+    if (bus === null) return;
+    bus.publish(bus.subjects.presence(this.#seat.workerId), {
+      id: this.#seat.workerId,
+      incarnation: this.#incarnation,
+      host: hostname(),
+      pid: process.pid,
+      state: this.#state,
+      addresses: this.#addresses,
+      clients: this.#gauges[Gauge.clients] as number,
+      servers: this.#gauges[Gauge.servers] as number,
+      configHash: this.#config.hash,
+      runtime: `${runtimeName} ${runtimeVersion()}`,
+    });
+  }
+
+  async #routeCancel(message: Extract<ToControl, { type: "routeCancel" }>): Promise<void> {
+    const { id, workerId, processId, secret } = message;
+    let outcome: CancelOutcome | null = null;
+    const bus = this.#bus;
+    if (bus !== null) {
+      const request = { processId, secret, source: this.#seat.workerId };
+      try {
+        ({ outcome } = await bus.request(bus.subjects.cancel(workerId), request, cancelTimeoutMs));
+      } catch (error) {
+        this.#logger.warning(`route cancel to worker ${workerId}: ${(error as Error).message}`);
+      }
+    }
+    this.#tell({ type: "cancelRouted", id, outcome });
+  }
+}
+
+/** Host names of listen_addr become addresses; numeric ones and "*" stay. */
+async function resolveListen(hosts: readonly string[]): Promise<string[]> {
+  const addresses: string[] = [];
+  for (const host of hosts) {
+    if (host === "*") addresses.push(host);
+    else for (const entry of await lookup(host, { all: true })) addresses.push(entry.address);
+  }
+  return [...new Set(addresses)];
+}

@@ -1,0 +1,234 @@
+// Cancel requests: to the worker that owns the key, and from the owner to PostgreSQL on a connection
+// of its own. Nobody is answered; the client's connection is closed when the cancel has been dealt
+// with. Bounds: connections under way, requests waiting for one, and the time either may take.
+// Invariant: a server is not reused before PostgreSQL has closed every cancel connection for it.
+
+import type { CancelOutcome } from "../../../shared/bus/mod.ts";
+import {
+  connectTcp,
+  connectUnix,
+  Errno,
+  Stream,
+  type StreamOwner,
+  type Timer,
+} from "../../../shared/sys/mod.ts";
+import { cancelKeyWorker, cancelRequest, sameSecret } from "../../../shared/wire/mod.ts";
+import { IN_AT, IN_SIZE } from "./arena.ts";
+import type { ClientSession } from "./client.ts";
+import type { Plane } from "./plane.ts";
+import { Request } from "./requests.ts";
+import type { ServerConnection } from "./server.ts";
+
+const underWayMax = 16;
+const waitingMax = 1000;
+
+type Done = (outcome: CancelOutcome) => void;
+
+interface Waiting {
+  readonly client: ClientSession;
+  readonly server: ServerConnection;
+  readonly done: Done;
+  readonly since: number;
+}
+
+export class Cancels {
+  readonly #plane: Plane;
+  readonly #underWay = new Map<ServerConnection, CancelConnection>();
+  #waiting: Waiting[] = [];
+  /** Requests by what became of them, for the console and the log. */
+  readonly counts: Record<CancelOutcome | "unanswered", number> = {
+    sent: 0,
+    unknown: 0,
+    idle: 0,
+    busy: 0,
+    unanswered: 0,
+  };
+
+  constructor(plane: Plane) {
+    this.#plane = plane;
+  }
+
+  get underWay(): number {
+    return this.#underWay.size;
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** A CancelRequest of a client: its connection stays open until the cancel has had its effect. */
+  request(connection: ClientSession, processId: number, secret: Uint8Array): void {
+    const worker = cancelKeyWorker(processId, secret);
+    const end = (outcome: CancelOutcome | null) => {
+      this.counts[outcome ?? "unanswered"]++;
+      connection.close(
+        outcome === "sent"
+          ? "successfully sent cancel request"
+          : `failed cancel request: ${outcome ?? "no answer from its worker"}`,
+      );
+    };
+    if (worker === this.#plane.seat.workerId) this.perform(processId, secret, end);
+    else if (worker < 0) end("unknown");
+    else this.#plane.control.routeCancel(worker, processId, secret, end);
+  }
+
+  /** Cancels what the owner of the key runs now, if anything. `done` is called exactly once. */
+  perform(processId: number, secret: Uint8Array, done: Done): void {
+    const client = this.#plane.keys.get(processId);
+    if (client === undefined || client.secret === null || !sameSecret(client.secret, secret)) {
+      done("unknown");
+      return;
+    }
+    if (client.queued) {
+      client.cancelQueued();
+      done("sent");
+      return;
+    }
+    const server = client.server;
+    if (server === null || !runsSomething(server) || server.secret === null) {
+      done("idle");
+      return;
+    }
+    const existing = this.#underWay.get(server);
+    if (existing !== undefined) {
+      existing.join(client, done);
+    } else if (this.#underWay.size < underWayMax) {
+      this.#start(client, server, [done]);
+    } else if (this.#waiting.length < waitingMax) {
+      this.#waiting.push({ client, server, done, since: this.#plane.reactor.now });
+    } else {
+      done("busy");
+    }
+  }
+
+  /** Cancels what a server runs whose client has left; nobody waits for the outcome. */
+  abandon(server: ServerConnection): void {
+    if (server.secret === null || this.#underWay.size >= underWayMax) return;
+    if (!this.#underWay.has(server)) this.#start(null, server, []);
+  }
+
+  /** Gives up what has waited too long. */
+  sweep(now: number): void {
+    const limit = this.#plane.settings.cancelWaitTimeoutMs;
+    while (limit > 0 && this.#waiting.length > 0) {
+      const oldest = this.#waiting[0] as Waiting;
+      if (now - oldest.since < limit) return;
+      this.#waiting.shift();
+      oldest.done("busy");
+    }
+  }
+
+  #start(client: ClientSession | null, server: ServerConnection, done: Done[]): void {
+    const connection = new CancelConnection(this.#plane, client, server, done, (again) => {
+      this.#underWay.delete(server);
+      if (again.length > 0 && client?.server === server && runsSomething(server)) {
+        this.#start(client, server, again);
+      } else {
+        for (const each of again) each("idle");
+      }
+      this.#next();
+    });
+    this.#underWay.set(server, connection);
+    connection.open();
+  }
+
+  #next(): void {
+    while (this.#waiting.length > 0 && this.#underWay.size < underWayMax) {
+      const { client, server, done } = this.#waiting.shift() as Waiting;
+      const existing = this.#underWay.get(server);
+      if (client.server !== server || !runsSomething(server)) done("idle");
+      else if (existing !== undefined) existing.join(client, done);
+      else this.#start(client, server, [done]);
+    }
+  }
+}
+
+/** Whether the server works on a request of its client, not of the pooler. */
+function runsSomething(server: ServerConnection): boolean {
+  return server.requests.count > 0 && server.requests.front() !== Request.ownQuery;
+}
+
+class CancelConnection implements StreamOwner {
+  readonly #plane: Plane;
+  readonly #client: ClientSession | null;
+  readonly #server: ServerConnection;
+  readonly #onEnd: (again: Done[]) => void;
+  #done: Done[];
+  /** Requests that came after this one was sent: they may mean a later query. */
+  #again: Done[] = [];
+  #stream: Stream | null = null;
+  #timer: Timer | null = null;
+  #ended = false;
+
+  constructor(
+    plane: Plane,
+    client: ClientSession | null,
+    server: ServerConnection,
+    done: Done[],
+    onEnd: (again: Done[]) => void,
+  ) {
+    this.#plane = plane;
+    this.#client = client;
+    this.#server = server;
+    this.#done = done;
+    this.#onEnd = onEnd;
+  }
+
+  open(): void {
+    const server = this.#server;
+    server.cancels++;
+    const { address, port } = server;
+    const unix = address.startsWith("/") || address.startsWith("@");
+    const fd = unix ? connectUnix(`${address}/.s.PGSQL.${port}`) : connectTcp(address, port);
+    const limit = this.#plane.settings.cancelWaitTimeoutMs;
+    if (limit > 0) this.#timer = this.#plane.reactor.after(limit, () => this.#end(true));
+    if (fd < 0) {
+      // Not from inside the caller: it has not finished with us.
+      this.#timer?.cancel();
+      this.#timer = this.#plane.reactor.after(0, () => this.#end(false));
+      return;
+    }
+    this.#stream = new Stream(this.#plane.reactor, fd, this, true);
+  }
+
+  /** One more request for the same server; nobody's if the client is another by now. */
+  join(client: ClientSession, done: Done): void {
+    if (client !== this.#client) done("idle");
+    else this.#again.push(done);
+  }
+
+  onConnected(errno: number): void {
+    if (errno !== 0) {
+      this.#end(false);
+      return;
+    }
+    const { processId, secret } = this.#server;
+    this.#stream?.sendBytes(cancelRequest(processId, secret as Uint8Array));
+  }
+
+  onReadable(): void {
+    const memory = this.#plane.arena.memory;
+    const received = this.#stream?.recv(memory, IN_AT, IN_SIZE) ?? 0;
+    // PostgreSQL closes the connection when it has signalled the backend.
+    if (received === 0 || (received < 0 && received !== -Errno.EAGAIN)) this.#end(false);
+  }
+
+  onDrained(): void {}
+
+  onHangup(): void {
+    this.#end(false);
+  }
+
+  #end(timedOut: boolean): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#timer?.cancel();
+    this.#stream?.close();
+    const done = this.#done;
+    this.#done = [];
+    for (const each of done) each(timedOut ? "busy" : "sent");
+    // Before the server may be released: a joined request may start another cancel for it.
+    this.#onEnd(this.#again);
+    this.#server.onCancelEnded(timedOut);
+  }
+}

@@ -1,0 +1,766 @@
+// One client: after its login (client_login.ts) the relay of its messages to the server it is linked
+// to, and everything that is decided where no transaction is open.
+// Invariants: it is linked to at most one server; while it waits for one it is paused and its
+// unprocessed input is kept, bounded by one receive; it is closed exactly once.
+
+import {
+  Errno,
+  errnoText,
+  peerAddress,
+  type SocketAddress,
+  Stream,
+  type StreamOwner,
+} from "../../../shared/sys/mod.ts";
+import {
+  bindMessage,
+  Frontend,
+  frontendFrameProblem,
+  readInt32,
+  readyForQuery,
+} from "../../../shared/wire/mod.ts";
+import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
+import { ClientLogin } from "./client_login.ts";
+import type { ConsoleSession } from "./console_session.ts";
+import type { ParameterSet } from "./parameters.ts";
+import type { Plane } from "./plane.ts";
+import type { Pool } from "./pool.ts";
+import { error, fatal, type Refusal, refusals } from "./refusals.ts";
+import { Request } from "./requests.ts";
+import type { ServerConnection } from "./server.ts";
+import { type Statement, StatementNames } from "./statements.ts";
+import { Counter } from "./stats.ts";
+
+/** A named Parse is held whole; larger ones are refused. */
+const parseMax = 16 * 1024 * 1024;
+/** Requests outstanding on the server beyond which the client is not read. */
+const requestsMax = 4096;
+/** How long a closed client gets to take its last message. */
+const lingerMs = 2000;
+
+const readyIdle = readyForQuery("I");
+/** Fails with 26000 on any server; stands for a message that is known to fail. */
+const failingBind = bindMessage("", "PGWEIR_none");
+const ownPrefix = new TextEncoder().encode("PGWEIR_");
+const decoder = new TextDecoder();
+
+export class ClientSession implements StreamOwner {
+  readonly plane: Plane;
+  readonly stream: Stream;
+  readonly id: number;
+  readonly connectedAt: number;
+  /** Set until the login is over. */
+  login: ClientLogin | null;
+  console: ConsoleSession | null = null;
+  pool: Pool | null = null;
+  server: ServerConnection | null = null;
+  closed = false;
+  /** It holds one of the max_client_conn places. */
+  counted = false;
+  user = "";
+  database = "";
+  parameters: ParameterSet;
+  names: StatementNames | null = null;
+  processId = 0;
+  secret: Uint8Array | null = null;
+  /** When its last transaction began. */
+  requestAt = 0;
+
+  // The pool's queue.
+  queued = false;
+  waitingSince = 0;
+  previousWaiter: ClientSession | null = null;
+  nextWaiter: ClientSession | null = null;
+  /** Logged in but for the server's parameters, which nobody knows yet. */
+  awaitsWelcome = false;
+  /** Linked; its input waits until the server has its parameters. */
+  awaitsSync = false;
+
+  /** Input that was not processed: it waits for a server. */
+  #input: Uint8Array | null = null;
+  /** The beginning of an unfinished message. */
+  #tail: Uint8Array | null = null;
+  /** A large Parse being collected. */
+  #gather: Gather | null = null;
+  #bodyLeft = 0;
+  #bodyDrop = false;
+  /** Messages are skipped up to a Sync, as the server would after an error. */
+  #skipToSync = false;
+  /** The SET that goes in front of the next batch. */
+  #ownSql = "";
+  /** Terminate was read while a request is still running. */
+  #leaving = false;
+  #congested = false;
+
+  constructor(plane: Plane, fd: number, unixSocket: boolean) {
+    this.plane = plane;
+    this.id = plane.nextId();
+    this.connectedAt = plane.reactor.now;
+    this.parameters = plane.tracker.none;
+    this.login = new ClientLogin(this, unixSocket);
+    this.stream = new Stream(plane.reactor, fd, this);
+  }
+
+  /** Where the server's bytes go: nowhere once the client has said good-bye. */
+  get output(): Stream | null {
+    return this.#leaving ? null : this.stream;
+  }
+
+  /** Whether no message to the server is half-sent. */
+  get sentWhole(): boolean {
+    return this.#gather === null && (this.#bodyLeft === 0 || this.#bodyDrop);
+  }
+
+  get address(): SocketAddress {
+    return peerAddress(this.stream.fd);
+  }
+
+  // --- events of the stream
+
+  onConnected(_errno: number): void {}
+
+  onReadable(): void {
+    const plane = this.plane;
+    const arena = plane.arena;
+    const received = this.stream.recv(arena.memory, IN_AT, IN_SIZE);
+    if (received <= 0) {
+      if (received !== -Errno.EAGAIN) this.#onEnd(received);
+      return;
+    }
+    let at = IN_AT;
+    const end = IN_AT + received;
+    const tail = this.#tail;
+    if (tail !== null) {
+      at -= tail.length;
+      arena.bytes.set(tail, at);
+      this.#tail = null;
+    }
+    const pool = this.pool;
+    if (pool === null || this.login !== null) {
+      this.#consumeCold(at, end);
+      return;
+    }
+    pool.counters[Counter.bytesReceived]! += received;
+    if (this.#gather !== null) {
+      at = this.#gatherMore(at, end);
+      if (at === end) return;
+    }
+    this.#relay(at, end);
+  }
+
+  onDrained(): void {
+    this.server?.stream.resume();
+  }
+
+  /** The server took what was pending for it: the client is read again. */
+  onServerDrained(): void {
+    if (!this.queued && !this.awaitsSync && !this.#congested && !this.#leaving) {
+      this.stream.resume();
+    }
+  }
+
+  /** Few or no requests are outstanding any more. */
+  onRequestsAnswered(outstanding: number): void {
+    if (this.#leaving && outstanding === 0) this.close("client close request");
+    if (!this.#congested) return;
+    this.#congested = false;
+    if (this.server === null || this.server.stream.pending === 0) this.onServerDrained();
+  }
+
+  onHangup(): void {
+    if (!this.#leaving) this.close("client unexpected eof");
+  }
+
+  #onEnd(result: number): void {
+    if (this.#leaving) {
+      this.stream.pause(false);
+      return;
+    }
+    this.close(result === 0 ? "client unexpected eof" : errnoText(-result));
+  }
+
+  // --- login and console: whole messages, not hot
+
+  #consumeCold(at: number, end: number): void {
+    const bytes = this.plane.arena.bytes;
+    const used = this.login !== null
+      ? this.login.consume(bytes, at, end)
+      : (this.console as ConsoleSession).consume(bytes, at, end);
+    if (this.closed) return;
+    if (this.login !== null && this.login.paused) {
+      this.#input = bytes.slice(used, end);
+      return;
+    }
+    if (used === end) return;
+    if (this.login === null && this.console === null) this.#relay(used, end);
+    else if (end - used <= TAIL_MAX) this.#tail = bytes.slice(used, end);
+    else this.fail(refusals.consoleCommandTooLong);
+  }
+
+  /** The login goes on (or is over) after it waited for something; its input is looked at again. */
+  resumeInput(): void {
+    if (this.closed) return;
+    const input = this.#input;
+    this.#input = null;
+    this.stream.resume();
+    if (input === null || input.length === 0) return;
+    this.plane.arena.bytes.set(input, 0);
+    if (this.login !== null || this.console !== null) this.#consumeCold(0, input.length);
+    else this.#relay(0, input.length);
+  }
+
+  /** The pool knows what to greet with. */
+  onWelcome(): void {
+    this.awaitsWelcome = false;
+    this.login?.greet();
+  }
+
+  // --- linking
+
+  /** A server for this waiting client. */
+  onServer(server: ServerConnection): void {
+    if (this.#link(server)) this.resumeLinked();
+  }
+
+  /** Links; true if the input can go on at once. */
+  #link(server: ServerConnection): boolean {
+    this.requestAt = this.plane.reactor.now;
+    const sql = server.link(this);
+    if (sql === "") return true;
+    if (server.pool.proven.has(this.parameters)) {
+      this.#ownSql = sql;
+      return true;
+    }
+    // Values that no server has accepted yet go first and alone: nothing of the client's may run
+    // without them.
+    this.awaitsSync = true;
+    this.stream.pause(true);
+    const result = server.stream.sendBytes(server.ownQuery(sql));
+    if (result < 0) server.onBroken(errnoText(-result));
+    return false;
+  }
+
+  /** The server has this client's parameters; returns them as the server spells them. */
+  onParametersSet(values: readonly (string | null)[]): ParameterSet {
+    const pool = this.pool as Pool;
+    pool.proven.add(this.parameters);
+    const wanted = this.parameters.values;
+    const spelled = wanted.map((value, index) => value === null ? null : values[index] ?? value);
+    this.parameters = this.plane.tracker.intern(spelled);
+    pool.proven.add(this.parameters);
+    return this.parameters;
+  }
+
+  resumeLinked(): void {
+    this.awaitsSync = false;
+    const input = this.#input;
+    this.#input = null;
+    this.stream.resume();
+    if (input === null) return;
+    this.plane.arena.bytes.set(input, 0);
+    this.#relay(0, input.length);
+  }
+
+  onUnlinked(): void {
+    this.#ownSql = "";
+    if (this.#leaving) {
+      this.close("client close request");
+      return;
+    }
+    if (this.plane.stopping) {
+      this.fail(refusals.shuttingDown);
+      return;
+    }
+    this.#congested = false;
+    this.stream.resume();
+  }
+
+  // --- the relay, client to server
+
+  #relay(start: number, end: number): void {
+    const plane = this.plane;
+    const outlet = plane.outlet;
+    const bytes = plane.arena.bytes;
+    let server = this.server;
+    outlet.begin(server === null ? null : server.stream);
+    if (server !== null && this.#ownSql !== "") this.#putOwn(server);
+    let at = start;
+    let run = start;
+    if (this.#bodyLeft > 0) {
+      const part = Math.min(this.#bodyLeft, end - at);
+      this.#bodyLeft -= part;
+      at += part;
+      if (this.#bodyDrop) run = at;
+    }
+    while (end - at >= 5) {
+      const type = bytes[at] as number;
+      const length = readInt32(bytes, at + 1);
+      if (
+        length > plane.settings.maxPacketSize || frontendFrameProblem(type, length) !== null
+      ) {
+        return this.#refuseFrame(type, length, run, at);
+      }
+      const next = at + 1 + length;
+      let keep = true;
+      if (type === Frontend.terminate) {
+        outlet.pass(run, at);
+        outlet.flush();
+        this.#onTerminate();
+        return;
+      }
+      if (server === null) {
+        if (this.#answeredUnlinked(type)) {
+          keep = false;
+        } else {
+          // Small messages come whole before a server is taken for them.
+          if (next > end && length < TAIL_MAX) break;
+          server = (this.pool as Pool).acquire(this);
+          if (server === null || !this.#link(server)) {
+            if (!this.closed) {
+              this.#input = bytes.slice(at, end);
+              this.stream.pause(true);
+            }
+            return;
+          }
+          outlet.begin(server.stream);
+          if (this.#ownSql !== "") this.#putOwn(server);
+          run = at;
+        }
+      }
+      if (server !== null) {
+        const requests = server.requests;
+        if (requests.count === 0) server.requestAt = plane.reactor.now;
+        if (server.skipping && type !== Frontend.sync) {
+          keep = false;
+        } else {
+          switch (type) {
+            case Frontend.query:
+              requests.push(Request.query);
+              server.unnamedOwner = null;
+              break;
+            case Frontend.sync:
+              if (!server.copyIn) requests.push(Request.sync);
+              server.skipping = false;
+              break;
+            case Frontend.execute:
+              requests.push(Request.execute);
+              server.synced = false;
+              break;
+            case Frontend.bind: {
+              const limit = next < end ? next : end;
+              const portalEnd = zeroAt(bytes, at + 5, limit);
+              const nameEnd = zeroAt(bytes, portalEnd + 1, limit);
+              if (nameEnd >= limit) {
+                if (next <= end) return this.#refuse(refusals.brokenBind, run, at);
+                if (end - at < TAIL_MAX) return this.#wait(server, run, at, end);
+                return this.#refuse(refusals.brokenBind, run, at);
+              }
+              server.synced = false;
+              (this.pool as Pool).counters[Counter.binds]!++;
+              const missing = this.#missing(server, bytes, portalEnd + 1, nameEnd);
+              if (missing !== null) {
+                outlet.pass(run, at);
+                this.#putFailing(server, missing);
+                keep = false;
+                break;
+              }
+              const entry = nameEnd === portalEnd + 1 || this.names === null
+                ? null
+                : this.names.get(bytes, portalEnd + 1, nameEnd);
+              if (entry !== null) {
+                outlet.pass(run, at);
+                const statement = entry.statement;
+                this.#prepare(server, statement);
+                const change = statement.name.length - (nameEnd - portalEnd);
+                outlet.putHeader(type, length + change);
+                outlet.pass(at + 5, portalEnd + 1);
+                outlet.put(statement.name);
+                outlet.pass(nameEnd + 1, limit);
+                run = limit;
+              }
+              requests.push(Request.bind);
+              break;
+            }
+            case Frontend.parse: {
+              if (next > end && end - at < 6) return this.#wait(server, run, at, end);
+              if (bytes[at + 5] === 0 || !plane.tracksStatements) {
+                server.unnamedOwner = this;
+                server.synced = false;
+                (this.pool as Pool).counters[Counter.clientParses]!++;
+                requests.push(Request.parse);
+                break;
+              }
+              if (next > end) {
+                if (length < TAIL_MAX) return this.#wait(server, run, at, end);
+                if (length > parseMax) return this.#refuse(refusals.statementTooLarge, run, at);
+                this.#gather = new Gather(1 + length);
+                this.#gather.add(bytes, at, end);
+                return this.#wait(server, run, end, end);
+              }
+              outlet.pass(run, at);
+              if (!this.#parseNamed(server, bytes, at, next)) return;
+              keep = false;
+              break;
+            }
+            case Frontend.describe:
+            case Frontend.close: {
+              if (next > end) return this.#wait(server, run, at, end);
+              const nameEnd = zeroAt(bytes, at + 6, next);
+              if (nameEnd !== next - 1) {
+                const broken = type === Frontend.close
+                  ? refusals.brokenClose
+                  : refusals.brokenDescribe;
+                return this.#refuse(broken, run, at);
+              }
+              server.synced = false;
+              if (bytes[at + 5] === 0x53) {
+                outlet.pass(run, at);
+                run = at;
+                keep = type === Frontend.close
+                  ? this.#closeNamed(server, bytes, at, next)
+                  : this.#describeNamed(server, bytes, at, next);
+                break;
+              }
+              requests.push(type === Frontend.close ? Request.close : Request.describe);
+              break;
+            }
+            case Frontend.functionCall:
+              requests.push(Request.functionCall);
+              break;
+            case Frontend.copyDone:
+            case Frontend.copyFail:
+              requests.push(Request.copyEnd);
+              server.copyIn = false;
+              break;
+            case Frontend.copyData:
+            case Frontend.flush:
+              break;
+            default:
+              return this.#refuse(refusals.unknownPacket, run, at);
+          }
+        }
+      }
+      if (!keep) {
+        outlet.pass(run, at);
+        run = next < end ? next : end;
+      }
+      if (next > end) {
+        this.#bodyLeft = next - end;
+        this.#bodyDrop = !keep;
+        at = end;
+        break;
+      }
+      at = next;
+    }
+    this.#wait(server, run, at, end);
+  }
+
+  /** Sends what was relayed and keeps the unfinished rest [at, end). */
+  #wait(server: ServerConnection | null, run: number, at: number, end: number): void {
+    const plane = this.plane;
+    plane.outlet.pass(run, at);
+    if (at < end) this.#tail = plane.arena.bytes.slice(at, end);
+    const pending = plane.outlet.flush();
+    if (server === null) return;
+    if (pending < 0) {
+      server.onBroken(errnoText(-pending));
+      return;
+    }
+    if (pending > 0) this.stream.pause(false);
+    const count = server.requests.count;
+    if (count > 0) server.answerDue();
+    if (count > requestsMax) {
+      this.#congested = true;
+      this.stream.pause(false);
+    }
+    if (server.releasable) server.release();
+  }
+
+  /** What needs no server, since no transaction is open. */
+  #answeredUnlinked(type: number): boolean {
+    switch (type) {
+      case Frontend.sync:
+        this.#skipToSync = false;
+        this.stream.sendBytes(readyIdle);
+        return true;
+      case Frontend.flush:
+      // Late parts of a copy that has failed already: PostgreSQL ignores them too.
+      case Frontend.copyData:
+      case Frontend.copyDone:
+      case Frontend.copyFail:
+        return true;
+    }
+    return this.#skipToSync;
+  }
+
+  #putOwn(server: ServerConnection): void {
+    this.plane.outlet.put(server.ownQuery(this.#ownSql));
+    this.#ownSql = "";
+  }
+
+  // --- prepared statements
+
+  /** The refusal if [from, to) names a statement that cannot be this client's. */
+  #missing(
+    server: ServerConnection,
+    bytes: Uint8Array,
+    from: number,
+    to: number,
+  ): Refusal | null {
+    if (from === to) return server.unnamedOwner === this ? null : refusals.unnamedGone;
+    if (!hasOwnPrefix(bytes, from, to) || this.names?.get(bytes, from, to)) return null;
+    const name = decoder.decode(bytes.slice(from, to));
+    return { code: "26000", message: `prepared statement "${name}" does not exist` };
+  }
+
+  #putFailing(server: ServerConnection, failure: Refusal): void {
+    this.plane.outlet.put(failingBind);
+    server.requests.push(Request.failsHere);
+    server.record(null, null, null, null, failure);
+  }
+
+  /** Sees to it that the server has the statement when it reads what follows. */
+  #prepare(server: ServerConnection, statement: Statement): void {
+    if (server.prepared.use(statement)) return;
+    this.#makeRoom(server);
+    this.plane.outlet.put(statement.parse);
+    server.requests.push(Request.ownParse);
+    server.prepared.add(statement);
+    server.record(statement, null, null, null);
+    (this.pool as Pool).counters[Counter.serverParses]!++;
+  }
+
+  #makeRoom(server: ServerConnection): void {
+    if (server.prepared.size < this.plane.settings.maxPreparedStatements) return;
+    const victim = server.prepared.leastRecentlyUsed();
+    if (victim === null) return;
+    this.plane.outlet.put(victim.close);
+    server.requests.push(Request.ownClose);
+    server.record(null, victim, null, null);
+    server.prepared.remove(victim);
+  }
+
+  /** A whole Parse with a name. False if the client was refused. */
+  #parseNamed(server: ServerConnection, bytes: Uint8Array, at: number, next: number): boolean {
+    const pool = this.pool as Pool;
+    const nameFrom = at + 5;
+    const nameEnd = zeroAt(bytes, nameFrom, next);
+    if (zeroAt(bytes, nameEnd + 1, next) >= next) {
+      this.#refuse(refusals.brokenParse, 0, 0);
+      return false;
+    }
+    server.synced = false;
+    pool.counters[Counter.clientParses]!++;
+    this.names ??= new StatementNames(pool.statements);
+    if (this.names.get(bytes, nameFrom, nameEnd) !== null) {
+      const name = decoder.decode(bytes.slice(nameFrom, nameEnd));
+      const message = `prepared statement "${name}" already exists`;
+      this.#putFailing(server, { code: "42P05", message });
+      return true;
+    }
+    const statement = pool.statements.intern(bytes, nameEnd + 1, next);
+    const entry = this.names.add(bytes, nameFrom, nameEnd, statement);
+    if (server.prepared.use(statement)) {
+      server.requests.push(Request.parseHere);
+      server.record(null, null, entry, null);
+      return true;
+    }
+    this.#makeRoom(server);
+    this.plane.outlet.put(statement.parse);
+    server.requests.push(Request.parseNamed);
+    server.prepared.add(statement);
+    server.record(statement, null, entry, null);
+    pool.counters[Counter.serverParses]!++;
+    return true;
+  }
+
+  /** Describe of a statement; true if the message goes as it is. */
+  #describeNamed(server: ServerConnection, bytes: Uint8Array, at: number, next: number): boolean {
+    const missing = this.#missing(server, bytes, at + 6, next - 1);
+    if (missing !== null) {
+      this.#putFailing(server, missing);
+      return false;
+    }
+    const entry = next - 1 === at + 6 ? null : this.names?.get(bytes, at + 6, next - 1) ?? null;
+    if (entry !== null) {
+      this.#prepare(server, entry.statement);
+      const outlet = this.plane.outlet;
+      outlet.putHeader(Frontend.describe, 4 + 1 + entry.statement.name.length);
+      outlet.pass(at + 5, at + 6);
+      outlet.put(entry.statement.name);
+    }
+    server.requests.push(Request.describe);
+    return entry === null;
+  }
+
+  /** Close of a statement; true if the message goes as it is. */
+  #closeNamed(server: ServerConnection, bytes: Uint8Array, at: number, next: number): boolean {
+    const entry = next - 1 === at + 6 ? null : this.names?.get(bytes, at + 6, next - 1) ?? null;
+    if (entry === null && !hasOwnPrefix(bytes, at + 6, next - 1)) {
+      server.requests.push(Request.close);
+      return true;
+    }
+    // The statement stays on the server, for others; only the client's name for it goes.
+    if (entry !== null) this.names?.remove(entry);
+    server.requests.push(Request.closeHere);
+    server.record(null, null, null, entry);
+    return false;
+  }
+
+  /** More of a large Parse; returns where other bytes begin. */
+  #gatherMore(at: number, end: number): number {
+    const gather = this.#gather as Gather;
+    const used = gather.add(this.plane.arena.bytes, at, end);
+    const server = this.server;
+    if (!gather.complete || server === null) return used;
+    this.#gather = null;
+    this.plane.outlet.begin(server.stream);
+    if (server.skipping) this.plane.outlet.flush();
+    else if (!this.#parseNamed(server, gather.bytes, 0, gather.bytes.length)) return end;
+    const rest = used < end ? this.plane.arena.bytes.slice(used, end) : null;
+    this.#wait(server, 0, 0, 0);
+    if (rest === null || this.closed) return end;
+    this.plane.arena.bytes.set(rest, used);
+    return used;
+  }
+
+  // --- endings
+
+  /** Stops relaying at a bad message: what came before it is still sent. */
+  #refuse(refusal: Refusal, run: number, at: number): void {
+    this.plane.outlet.pass(run, at);
+    this.plane.outlet.flush();
+    this.fail(refusal);
+  }
+
+  #refuseFrame(type: number, length: number, run: number, at: number): void {
+    if (length > this.plane.settings.maxPacketSize) {
+      this.#refuse(refusals.packetTooLarge, run, at);
+      return;
+    }
+    const problem = frontendFrameProblem(type, length) ?? "";
+    this.#refuse({ ...refusals.badHeader, message: `bad packet header: ${problem}` }, run, at);
+  }
+
+  /** The client says good-bye. What it has asked for before is still done, as PostgreSQL would. */
+  #onTerminate(): void {
+    const server = this.server;
+    if (server === null || !server.requests.endsCycle || !this.sentWhole) {
+      this.close("client close request");
+      return;
+    }
+    this.#leaving = true;
+    this.stream.pause(false);
+    if (server.stream.paused) server.stream.resume();
+  }
+
+  /** Cancelled while it waited for a server: its request is answered with an error. */
+  cancelQueued(): void {
+    const pool = this.pool;
+    const input = this.#input;
+    if (!this.queued || pool === null || input === null || this.login !== null) return;
+    pool.dequeue(this);
+    this.#input = null;
+    this.stream.sendBytes(error(refusals.cancelledInQueue));
+    let used = 0;
+    const type = input[0] as number;
+    if (type === Frontend.query || type === Frontend.functionCall) {
+      const length = 1 + readInt32(input, 1);
+      used = Math.min(length, input.length);
+      this.#bodyLeft = length - used;
+      this.#bodyDrop = true;
+      this.stream.sendBytes(readyIdle);
+    } else {
+      this.#skipToSync = true;
+    }
+    this.stream.resume();
+    if (used === input.length) return;
+    this.plane.arena.bytes.set(input.subarray(used), 0);
+    this.#relay(0, input.length - used);
+  }
+
+  /** The worker shuts down: who is not in the middle of something goes now. */
+  onDrain(): void {
+    if (this.server === null && !this.queued) this.fail(refusals.shuttingDown);
+  }
+
+  /** Ends the connection with an error message. */
+  fail(refusal: Refusal): void {
+    if (this.closed) return;
+    if (!this.#leaving) this.stream.sendBytes(fatal(refusal));
+    this.closeAfterFlush(refusal.message);
+  }
+
+  closeAfterFlush(reason: string): void {
+    this.#end(reason, true);
+  }
+
+  close(reason: string): void {
+    this.#end(reason, false);
+  }
+
+  #end(reason: string, flush: boolean): void {
+    if (this.closed) return;
+    this.closed = true;
+    const plane = this.plane;
+    plane.logClient(this, `closing because: ${reason}`);
+    this.pool?.dequeue(this);
+    this.names?.clear();
+    this.#input = null;
+    this.#tail = null;
+    this.#gather = null;
+    this.login?.abandon();
+    plane.onClientClosed(this);
+    if (flush) this.stream.closeWhenDrained(lingerMs);
+    else this.stream.close();
+    // Last, since it may hand the server to the next client.
+    const server = this.server;
+    if (server === null) return;
+    if (server.releasable) server.release();
+    else server.abandon(`client disconnected: ${reason}`);
+  }
+}
+
+/** A message larger than the arena's headroom, collected as it arrives: never by its claimed size. */
+class Gather {
+  #buffer = new Uint8Array(2 * TAIL_MAX);
+  #filled = 0;
+  readonly #length: number;
+
+  constructor(length: number) {
+    this.#length = length;
+  }
+
+  get complete(): boolean {
+    return this.#filled === this.#length;
+  }
+
+  get bytes(): Uint8Array {
+    return this.#buffer.subarray(0, this.#filled);
+  }
+
+  /** Takes what it needs of [at, end); returns where the rest begins. */
+  add(bytes: Uint8Array, at: number, end: number): number {
+    const part = Math.min(this.#length - this.#filled, end - at);
+    if (this.#filled + part > this.#buffer.length) {
+      const larger = new Uint8Array(Math.min(this.#length, 2 * (this.#filled + part)));
+      larger.set(this.#buffer.subarray(0, this.#filled));
+      this.#buffer = larger;
+    }
+    this.#buffer.set(bytes.subarray(at, at + part), this.#filled);
+    this.#filled += part;
+    return at + part;
+  }
+}
+
+/** The index of the first zero in [from, to), or `to`. */
+function zeroAt(bytes: Uint8Array, from: number, to: number): number {
+  let at = from;
+  while (at < to && bytes[at] !== 0) at++;
+  return at < to ? at : to;
+}
+
+function hasOwnPrefix(bytes: Uint8Array, from: number, to: number): boolean {
+  if (to - from < ownPrefix.length) return false;
+  for (let i = 0; i < ownPrefix.length; i++) if (bytes[from + i] !== ownPrefix[i]) return false;
+  return true;
+}

@@ -1,0 +1,531 @@
+// A client's way in: initial packets (SSLRequest, GSSENCRequest, CancelRequest, startup), the proof
+// of who it is, the checks of what it asks for, and the greeting. Cold code.
+// Until the proof is right nothing tells whether the user or the database exists.
+
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { lookupDatabase } from "../../../shared/config/mod.ts";
+import {
+  authenticationCleartext,
+  authenticationMd5,
+  authenticationOk,
+  authenticationSasl,
+  authenticationSaslContinue,
+  authenticationSaslFinal,
+  backendKeyData,
+  concatBytes,
+  Frontend,
+  initialPacketLengthProblem,
+  md5Secret,
+  negotiateProtocolVersion,
+  parameterStatus,
+  parseInitialPacket,
+  parseOptions,
+  readInt32,
+  readyForQuery,
+  type ScramSecret,
+  scramSecretMatches,
+  ScramServerExchange,
+  type StartupPacket,
+  verifyMd5Response,
+} from "../../../shared/wire/mod.ts";
+import type { ClientSession } from "./client.ts";
+import { consoleGreeting, ConsoleSession } from "./console_session.ts";
+import { type Credential, mockSecret } from "./credentials.ts";
+import { cleanValue } from "./parameters.ts";
+import { isConsole, type Pool } from "./pool.ts";
+import { type Refusal, refusals } from "./refusals.ts";
+import { Counter } from "./stats.ts";
+
+/** A password message may be this long; longer ones are refused before they are read. */
+const passwordMax = 16 * 1024;
+/** Longer names are refused, never cut: two names must not become one. */
+const userMaxBytes = 128;
+const databaseMaxBytes = 63;
+const utf8 = new TextEncoder();
+const lossy = new TextDecoder();
+const no = Uint8Array.of(0x4e);
+const tlsHandshake = 0x16;
+
+type Step =
+  /** Initial packets; leaves with a startup packet or a cancel request. */
+  | { at: "initial"; ssl: boolean; gss: boolean }
+  /** A password of the named method is wanted. */
+  | { at: "cleartext" }
+  | { at: "md5"; salt: Uint8Array }
+  | { at: "saslInitial"; exchange: ScramServerExchange }
+  | { at: "saslFinal"; exchange: ScramServerExchange }
+  /** A result of the control thread, a server's greeting or a cancel's end is awaited. */
+  | { at: "waiting" }
+  | { at: "over" };
+
+export class ClientLogin {
+  readonly #client: ClientSession;
+  readonly #unixSocket: boolean;
+  #step: Step = { at: "initial", ssl: false, gss: false };
+  #startup: StartupPacket | null = null;
+  #credential: Credential | null = null;
+
+  constructor(client: ClientSession, unixSocket: boolean) {
+    this.#client = client;
+    this.#unixSocket = unixSocket;
+  }
+
+  /** Input is to be kept until `ClientSession.resumeInput`. */
+  get paused(): boolean {
+    return this.#step.at === "waiting";
+  }
+
+  abandon(): void {
+    this.#step = { at: "over" };
+  }
+
+  /** Consumes whole packets of [at, end); returns where the unfinished one begins. */
+  consume(bytes: Uint8Array, at: number, end: number): number {
+    while (at < end) {
+      if (this.#step.at === "initial") {
+        if (bytes[at] === tlsHandshake) {
+          this.#client.close("direct TLS, but TLS is not enabled");
+          return end;
+        }
+        if (end - at < 4) return at;
+        const length = readInt32(bytes, at);
+        const problem = initialPacketLengthProblem(length);
+        if (problem !== null) {
+          this.#refuse({ code: "08P01", message: problem });
+          return end;
+        }
+        if (end - at < length) return at;
+        this.#initial(bytes, at, length, end - at > length);
+        at += length;
+      } else if (this.#step.at === "waiting" || this.#step.at === "over") {
+        return this.#client.closed ? end : at;
+      } else {
+        if (end - at < 5) return at;
+        const type = bytes[at] as number;
+        const length = readInt32(bytes, at + 1);
+        if (type === Frontend.terminate) {
+          this.#client.close("client close request");
+          return end;
+        }
+        if (type !== Frontend.password || length < 4 || length > passwordMax) {
+          this.#refuse(
+            type === Frontend.password
+              ? { code: "08P01", message: "password too long" }
+              : refusals.unknownPacket,
+          );
+          return end;
+        }
+        if (end - at < 1 + length) return at;
+        this.#password(bytes.slice(at + 5, at + 1 + length));
+        at += 1 + length;
+      }
+      if (this.#client.closed) return end;
+      if (this.#client.login === null) return at;
+    }
+    return at;
+  }
+
+  // --- initial packets
+
+  #initial(bytes: Uint8Array, at: number, length: number, more: boolean): void {
+    const packet = parseInitialPacket(bytes, at, length);
+    const step = this.#step;
+    if (step.at !== "initial") return;
+    switch (packet.kind) {
+      case "problem":
+        this.#refuse({ code: packet.sqlstate, message: packet.message });
+        return;
+      case "ssl":
+      case "gss": {
+        const what = packet.kind === "ssl" ? "SSL" : "GSSAPI encryption";
+        if (packet.kind === "ssl" ? step.ssl : step.gss) {
+          const message = `unsupported protocol: ${what} request was answered already`;
+          this.#refuse({ code: "0A000", message });
+          return;
+        }
+        // What is glued behind such a request was written by somebody who did not await the answer.
+        if (more) {
+          const message = `received unencrypted data after ${what} request`;
+          this.#refuse({ code: "08P01", message });
+          return;
+        }
+        step[packet.kind] = true;
+        this.#client.stream.sendBytes(no);
+        return;
+      }
+      case "cancel":
+        this.#wait();
+        this.#client.plane.cancels.request(this.#client, packet.processId, packet.secret);
+        return;
+      case "startup":
+        this.#onStartup(packet);
+        return;
+    }
+  }
+
+  #onStartup(packet: StartupPacket): void {
+    const client = this.#client;
+    const plane = client.plane;
+    if (utf8.encode(packet.user).length > userMaxBytes) {
+      this.#refuse({ code: "08P01", message: "username too long" });
+      return;
+    }
+    if (utf8.encode(packet.database).length > databaseMaxBytes) {
+      this.#refuse({ code: "08P01", message: "database name too long" });
+      return;
+    }
+    this.#startup = packet;
+    client.user = packet.user;
+    client.database = packet.database;
+    if (plane.stopping) {
+      this.#refuse(refusals.shuttingDown);
+      return;
+    }
+    if (!isConsole(packet.database)) {
+      if (plane.clientCount >= plane.maxClients) {
+        this.#refuse(refusals.tooManyClients);
+        return;
+      }
+      plane.clientCount++;
+      client.counted = true;
+    }
+    if (packet.minor > 0 || packet.protocolOptions.length > 0) {
+      client.stream.sendBytes(negotiateProtocolVersion(0, packet.protocolOptions));
+    }
+    plane.logClient(client, "login attempt");
+    this.#challenge();
+  }
+
+  // --- proof
+
+  #challenge(): void {
+    const client = this.#client;
+    const plane = client.plane;
+    const credential = plane.credential(client.user);
+    this.#credential = credential;
+    switch (plane.settings.authType) {
+      case "any":
+        this.#proven();
+        return;
+      case "trust":
+        if (credential === null) this.#refuse(refusals.noSuchUser);
+        else this.#proven();
+        return;
+      case "plain":
+        this.#ask({ at: "cleartext" }, authenticationCleartext());
+        return;
+      case "md5":
+        if (credential !== null && credential.scram !== null && credential.password === null) {
+          this.#offerScram(credential);
+          return;
+        }
+        {
+          const salt = new Uint8Array(randomBytes(4));
+          this.#ask({ at: "md5", salt }, authenticationMd5(salt));
+        }
+        return;
+      case "scram-sha-256":
+        this.#offerScram(credential);
+        return;
+      default:
+        this.#refuse({ code: "28000", message: "no authentication method is found" });
+    }
+  }
+
+  #ask(step: Step, message: Uint8Array): void {
+    this.#step = step;
+    this.#client.stream.sendBytes(message);
+  }
+
+  #offerScram(credential: Credential | null): void {
+    const plane = this.#client.plane;
+    const offer = (secret: ScramSecret | null) => {
+      if (this.#step.at === "over") return;
+      const exchange = new ScramServerExchange(
+        secret ?? mockSecret(plane.mockKey, this.#client.user),
+      );
+      this.#ask({ at: "saslInitial", exchange }, authenticationSasl(["SCRAM-SHA-256"]));
+    };
+    if (credential === null) {
+      offer(null);
+      return;
+    }
+    this.#later((done) => {
+      credential.scramSecret(plane.control, plane.settings.scramIterations, (secret) => {
+        done(() => offer(secret));
+      });
+    });
+  }
+
+  #password(body: Uint8Array): void {
+    const step = this.#step;
+    switch (step.at) {
+      case "cleartext":
+        this.#checkCleartext(body);
+        return;
+      case "md5": {
+        const credential = this.#credential;
+        const secret = credential === null ? null : credential.md5 ??
+          (credential.password === null ? null : md5Secret(credential.user, credential.password));
+        // The same work for a user that has no such secret: time tells nothing.
+        const known = secret ?? md5Secret(this.#client.user, "");
+        const right = verifyMd5Response(known, step.salt, withoutZero(body));
+        if (right && secret !== null) this.#proven();
+        else this.#refuse(refusals.passwordFailed);
+        return;
+      }
+      case "saslInitial": {
+        const first = saslInitial(body);
+        if (first === null) {
+          this.#refuse({ code: "08P01", message: "malformed SASLInitialResponse message" });
+          return;
+        }
+        if (first.mechanism !== "SCRAM-SHA-256") {
+          this.#refuse(refusals.badMechanism);
+          return;
+        }
+        const result = step.exchange.first(first.data);
+        if (!result.ok) {
+          this.#refuse({ code: result.sqlstate, message: result.message });
+          return;
+        }
+        this.#ask(
+          { at: "saslFinal", exchange: step.exchange },
+          authenticationSaslContinue(result.reply),
+        );
+        return;
+      }
+      case "saslFinal": {
+        const result = step.exchange.final(body);
+        if (!result.ok) {
+          this.#refuse({ code: result.sqlstate, message: result.message });
+          return;
+        }
+        const credential = this.#credential;
+        if (credential !== null && credential.scram !== null) {
+          credential.scramKeys = {
+            clientKey: result.clientKey,
+            serverKey: credential.scram.serverKey,
+          };
+        }
+        this.#client.stream.sendBytes(authenticationSaslFinal(result.reply));
+        this.#proven();
+        return;
+      }
+    }
+  }
+
+  #checkCleartext(body: Uint8Array): void {
+    const credential = this.#credential;
+    const given = withoutZero(body);
+    const client = this.#client;
+    const judge = (right: boolean) => {
+      if (right && given.length > 0) this.#proven();
+      else this.#refuse(refusals.passwordFailed);
+    };
+    if (credential === null) return judge(false);
+    if (credential.password !== null) {
+      return judge(sameText(utf8.encode(credential.password), given));
+    }
+    const text = lossy.decode(given);
+    if (credential.md5 !== null) {
+      const computed = md5Secret(credential.user, text);
+      return judge(sameText(utf8.encode(credential.md5), utf8.encode(computed)));
+    }
+    const scram = credential.scram;
+    if (scram === null) return judge(false);
+    this.#later((done) => {
+      client.plane.control.saltedPassword(text, scram.salt, scram.iterations, (salted) => {
+        done(() => judge(salted !== null && scramSecretMatches(scram, salted)));
+      });
+    });
+  }
+
+  // --- what it asked for
+
+  /** The client is who it says: only now may it learn what exists. */
+  #proven(): void {
+    const client = this.#client;
+    const plane = client.plane;
+    const startup = this.#startup as StartupPacket;
+    if (isConsole(client.database)) {
+      this.#enterConsole();
+      return;
+    }
+    const database = lookupDatabase(plane.config, client.database);
+    if (database === null) {
+      this.#refuse({ code: "3D000", message: `no such database: ${client.database}` });
+      return;
+    }
+    if (plane.settings.authType === "any" && database.user === null) {
+      const hint = "auth_type=any needs a user in the entry of the database";
+      this.#refuse({ code: "28000", message: "bouncer config error", hint });
+      return;
+    }
+    const problem = this.#takeParameters(startup);
+    if (problem !== null) {
+      this.#refuse(problem);
+      return;
+    }
+    const pool = plane.poolFor(database, client.user, this.#credential);
+    client.pool = pool;
+    pool.clients++;
+    if (pool.welcome !== null) {
+      this.greet();
+      return;
+    }
+    const refusal = pool.refusal();
+    if (refusal !== null) {
+      this.#refuse(refusal);
+      return;
+    }
+    client.awaitsWelcome = true;
+    this.#wait();
+    pool.enqueue(client);
+    pool.grow();
+  }
+
+  /** Startup parameters: tracked ones follow the client, listed ones are ignored, others refused. */
+  #takeParameters(startup: StartupPacket): Refusal | null {
+    const client = this.#client;
+    const { tracker, settings } = client.plane;
+    const ignored = settings.ignoreStartupParameters.map((name) => name.toLowerCase());
+    const values = tracker.names.map((): string | null => null);
+    const take = (name: string, value: string, where: string): Refusal | null => {
+      const index = tracker.indexOf(name);
+      if (index >= 0) values[index] = cleanValue(value);
+      else if (!ignored.includes(name.toLowerCase())) {
+        return {
+          code: "22023",
+          message: `unsupported startup parameter${where}: ${printable(name)}`,
+          hint: "Add it to ignore_startup_parameters, or let the client not send it",
+        };
+      }
+      return null;
+    };
+    for (const [name, value] of startup.parameters) {
+      if (name === "user" || name === "database") continue;
+      if (name === "replication") {
+        const off = ["false", "off", "no", "0", "f", "n"].includes(value.toLowerCase());
+        if (off) continue;
+        const on = ["true", "on", "yes", "1", "t", "y", "database"].includes(value.toLowerCase());
+        if (on) return refusals.notReplication;
+        const message = 'invalid value for parameter "replication"';
+        return { code: "22023", message };
+      }
+      if (name === "options" && !ignored.includes("options")) {
+        const options = parseOptions(value);
+        if (options.kind === "problem") {
+          return { code: options.sqlstate, message: options.message };
+        }
+        for (const [option, text] of options.parameters) {
+          const problem = take(option, text, " in options");
+          if (problem !== null) return problem;
+        }
+        continue;
+      }
+      const problem = take(name, value, "");
+      if (problem !== null) return problem;
+    }
+    client.parameters = tracker.intern(values);
+    return null;
+  }
+
+  #enterConsole(): void {
+    const client = this.#client;
+    const { adminUsers, statsUsers, authType } = client.plane.settings;
+    const admin = authType === "any" || adminUsers.includes(client.user);
+    if (!admin && !statsUsers.includes(client.user)) {
+      this.#refuse(refusals.notConsoleUser);
+      return;
+    }
+    client.console = new ConsoleSession(client, admin);
+    this.#finish(concatBytes(authenticationOk(), consoleGreeting(client.plane)));
+  }
+
+  /** Sends the greeting; the login is over. */
+  greet(): void {
+    const client = this.#client;
+    const pool = client.pool as Pool;
+    client.plane.giveKey(client);
+    this.#finish(concatBytes(
+      authenticationOk(),
+      ...this.#parameterMessages(pool),
+      backendKeyData(client.processId, client.secret as Uint8Array),
+      readyForQuery("I"),
+    ));
+    pool.counters[Counter.logins]!++;
+  }
+
+  #parameterMessages(pool: Pool): Uint8Array[] {
+    const client = this.#client;
+    const messages: Uint8Array[] = [];
+    for (const [name, value] of pool.welcome ?? []) {
+      const index = client.plane.tracker.indexOf(name);
+      const own = index < 0 ? null : client.parameters.values[index];
+      messages.push(parameterStatus(name, own ?? value));
+    }
+    return messages;
+  }
+
+  #finish(greeting: Uint8Array): void {
+    const client = this.#client;
+    const waited = this.paused;
+    this.#step = { at: "over" };
+    client.login = null;
+    client.plane.loggingIn.delete(client);
+    client.stream.sendBytes(greeting);
+    if (waited) client.resumeInput();
+  }
+
+  // --- waiting
+
+  #wait(): void {
+    this.#step = { at: "waiting" };
+    this.#client.stream.pause(true);
+  }
+
+  /** Runs something that may call back later; input is kept until then. */
+  #later(start: (done: (then: () => void) => void) => void): void {
+    let now = true;
+    let finished = false;
+    start((then) => {
+      finished = true;
+      if (this.#client.closed) return;
+      then();
+      if (!now && !this.#client.closed && this.#client.login !== null && !this.paused) {
+        this.#client.resumeInput();
+      }
+    });
+    now = false;
+    if (!finished) this.#wait();
+  }
+
+  #refuse(refusal: Refusal): void {
+    this.#client.fail(refusal);
+  }
+}
+
+function withoutZero(body: Uint8Array): Uint8Array {
+  return body[body.length - 1] === 0 ? body.subarray(0, body.length - 1) : body;
+}
+
+/** Equal or not, in a time that does not depend on where they differ. */
+function sameText(a: Uint8Array, b: Uint8Array): boolean {
+  const digest = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest();
+  return timingSafeEqual(digest(a), digest(b));
+}
+
+function saslInitial(body: Uint8Array): { mechanism: string; data: Uint8Array } | null {
+  const zero = body.indexOf(0);
+  if (zero < 0 || body.length - zero - 1 < 4) return null;
+  const length = readInt32(body, zero + 1);
+  const data = body.slice(zero + 5);
+  // -1 (no initial response) is of no use with SCRAM: the client speaks first.
+  if (length !== data.length) return null;
+  return { mechanism: lossy.decode(body.slice(0, zero)), data };
+}
+
+function printable(name: string): string {
+  return cleanValue(name).slice(0, 64);
+}

@@ -1,0 +1,96 @@
+// The data plane's way to its control thread: questions with one answer each, and log records that
+// are sent once per batch. Nothing here waits; answers come when the loop is woken for them.
+
+import type { CancelOutcome } from "../../../shared/bus/mod.ts";
+import type { LogLevelName, LogRecord, ToControl, ToPlane } from "../messages.ts";
+
+/** Log records kept per batch; what comes beyond is counted and summed up in one line. */
+const recordsMax = 1000;
+
+export class ControlLink {
+  readonly #post: (message: ToControl) => void;
+  readonly #salted = new Map<number, (salted: Uint8Array | null) => void>();
+  readonly #resolved = new Map<number, (addresses: readonly string[], reason: string) => void>();
+  readonly #routed = new Map<number, (outcome: CancelOutcome | null) => void>();
+  #nextId = 1;
+  #records: LogRecord[] = [];
+  #dropped = 0;
+
+  constructor(post: (message: ToControl) => void) {
+    this.#post = post;
+  }
+
+  post(message: ToControl): void {
+    this.#post(message);
+  }
+
+  log(level: LogLevelName, message: string): void {
+    if (this.#records.length < recordsMax) this.#records.push({ level, message });
+    else this.#dropped++;
+  }
+
+  flushLog(): void {
+    if (this.#records.length === 0) return;
+    if (this.#dropped > 0) {
+      const message = `${this.#dropped} more log lines at this instant were left out`;
+      this.#records.push({ level: "warning", message });
+      this.#dropped = 0;
+    }
+    this.#post({ type: "log", records: this.#records });
+    this.#records = [];
+  }
+
+  /** PBKDF2, on the control thread; null if it failed. */
+  saltedPassword(
+    password: string,
+    salt: Uint8Array,
+    iterations: number,
+    callback: (salted: Uint8Array | null) => void,
+  ): void {
+    const id = this.#nextId++;
+    this.#salted.set(id, callback);
+    this.#post({ type: "salt", id, password, salt, iterations });
+  }
+
+  /** Addresses of a host name; none and a reason if it has none. */
+  resolve(host: string, callback: (addresses: readonly string[], reason: string) => void): void {
+    const id = this.#nextId++;
+    this.#resolved.set(id, callback);
+    this.#post({ type: "resolve", id, host });
+  }
+
+  /** Asks the worker that owns a key to cancel; null if it did not answer. */
+  routeCancel(
+    workerId: number,
+    processId: number,
+    secret: Uint8Array,
+    callback: (outcome: CancelOutcome | null) => void,
+  ): void {
+    const id = this.#nextId++;
+    this.#routed.set(id, callback);
+    this.#post({ type: "routeCancel", id, workerId, processId, secret });
+  }
+
+  /** Hands an answer to who asked; false if the message is no answer. */
+  onAnswer(message: ToPlane): boolean {
+    switch (message.type) {
+      case "salted":
+        take(this.#salted, message.id)?.(message.salted);
+        return true;
+      case "resolved":
+        take(this.#resolved, message.id)?.(message.addresses, message.reason);
+        return true;
+      case "cancelRouted":
+        take(this.#routed, message.id)?.(message.outcome);
+        return true;
+      default:
+        return false;
+    }
+  }
+}
+
+function take<T>(map: Map<number, T>, id: number): T | undefined {
+  const value = map.get(id);
+  map.delete(id);
+  return value;
+}

@@ -1,0 +1,63 @@
+// What is known of a user of the auth_file: its stored secret in the forms a login needs, derived at
+// most once. Key derivation runs on the control thread; nothing here blocks the loop.
+
+import type { UserSecret } from "../../../shared/config/mod.ts";
+import {
+  defaultScramIterations,
+  deriveScramSecret,
+  type MockScramSecret,
+  mockScramSecret,
+  parseScramSecret,
+  randomScramSalt,
+  type ScramKeys,
+  type ScramSecret,
+} from "../../../shared/wire/mod.ts";
+import type { ControlLink } from "./control_link.ts";
+
+export class Credential {
+  readonly user: string;
+  readonly password: string | null;
+  readonly md5: string | null;
+  /** From the stored secret, or derived from the password at the first SCRAM login. */
+  scram: ScramSecret | null;
+  /** Keys that a client of this user proved to have: they log in to a server with the same secret. */
+  scramKeys: ScramKeys | null = null;
+  #waiting: ((secret: ScramSecret | null) => void)[] | null = null;
+
+  constructor(secret: UserSecret) {
+    this.user = secret.user;
+    this.password = secret.kind === "plain" ? secret.secret : null;
+    this.md5 = secret.kind === "md5" ? secret.secret : null;
+    this.scram = secret.kind === "scram-sha-256" ? parseScramSecret(secret.secret) : null;
+  }
+
+  /** Gives the SCRAM secret; null if the user cannot have one. May call back at once. */
+  scramSecret(
+    control: ControlLink,
+    iterations: number,
+    callback: (secret: ScramSecret | null) => void,
+  ): void {
+    const password = this.password;
+    if (this.scram !== null || password === null) {
+      callback(this.scram);
+      return;
+    }
+    if (this.#waiting !== null) {
+      this.#waiting.push(callback);
+      return;
+    }
+    this.#waiting = [callback];
+    const salt = randomScramSalt();
+    control.saltedPassword(password, salt, iterations, (salted) => {
+      if (salted !== null) this.scram = deriveScramSecret(salted, salt, iterations);
+      const waiting = this.#waiting ?? [];
+      this.#waiting = null;
+      for (const each of waiting) each(this.scram);
+    });
+  }
+}
+
+/** A secret that no password matches, for users that do not exist; the same salt each time. */
+export function mockSecret(key: Uint8Array, user: string): MockScramSecret {
+  return mockScramSecret(key, user, defaultScramIterations);
+}

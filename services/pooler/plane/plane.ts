@@ -1,0 +1,401 @@
+// The data plane of one worker: its reactor, listeners, clients and pools. It composes; the relays are
+// in client.ts and server.ts. It never awaits anything and never asks the bus: what takes time is
+// asked of the control thread, and the answer comes as an event.
+
+import { createHmac, randomBytes } from "node:crypto";
+import type { Config, DatabaseConfig, Settings } from "../../../shared/config/mod.ts";
+import { poolSizeFor } from "../../../shared/config/mod.ts";
+import {
+  accept,
+  closeFd,
+  EPOLLIN,
+  Errno,
+  errnoText,
+  type EventSource,
+  listenTcp,
+  listenUnix,
+  raiseFileLimit,
+  Reactor,
+  setKeepAlive,
+  setNoDelay,
+  unlinkUnix,
+} from "../../../shared/sys/mod.ts";
+import { makeCancelKey } from "../../../shared/wire/mod.ts";
+import { Gauge, type Seat, type ToPlane } from "../messages.ts";
+import { Arena, Outlet } from "./arena.ts";
+import { Cancels } from "./cancels.ts";
+import { ClientSession } from "./client.ts";
+import type { ControlLink } from "./control_link.ts";
+import { Credential } from "./credentials.ts";
+import { ParameterTracker } from "./parameters.ts";
+import { Pool } from "./pool.ts";
+import { fatal, refusals } from "./refusals.ts";
+import type { ServerConnection } from "./server.ts";
+
+const sweepMs = 100;
+const acceptsPerEvent = 64;
+/** Descriptors that clients never get: servers, cancels, the console, files. */
+const reservedDescriptors = 64;
+/** A worker's cancel keys have 16 random bits. */
+const keysMax = 60_000;
+
+export class Plane {
+  readonly reactor: Reactor;
+  readonly control: ControlLink;
+  readonly config: Config;
+  readonly settings: Settings;
+  readonly seat: Seat;
+  readonly version: string;
+  readonly arena = new Arena();
+  readonly outlet = new Outlet(this.arena);
+  readonly tracker: ParameterTracker;
+  readonly cancels = new Cancels(this);
+  readonly tracksStatements: boolean;
+  readonly mockKey: Uint8Array;
+  readonly maxClients: number;
+  readonly startedAt: number;
+
+  readonly clients = new Set<ClientSession>();
+  /** Oldest first. */
+  readonly loggingIn = new Set<ClientSession>();
+  readonly pools = new Map<string, Pool>();
+  /** Logged-in clients by the process id of their cancel key. */
+  readonly keys = new Map<number, ClientSession>();
+  /** Clients that count against max_client_conn. */
+  clientCount = 0;
+  openServers = 0;
+  stopping = false;
+
+  readonly #listen: readonly string[];
+  readonly #gauges: Int32Array;
+  readonly #listeners: Listener[] = [];
+  readonly #credentials = new Map<string, Credential | null>();
+  readonly #addresses = new Map<string, { addresses: readonly string[]; until: number }>();
+  readonly #descriptors: number;
+  #soon = new Set<Pool>();
+  #lastId = 0;
+  #sweeps = 0;
+  #lastPeriodAt: number;
+
+  constructor(
+    reactor: Reactor,
+    control: ControlLink,
+    start: Extract<ToPlane, { type: "start" }>,
+  ) {
+    this.reactor = reactor;
+    this.control = control;
+    this.config = start.config;
+    this.settings = start.config.settings;
+    this.seat = start.seat;
+    this.version = start.version;
+    this.mockKey = start.mockKey;
+    this.tracker = new ParameterTracker(this.settings.trackExtraParameters);
+    this.tracksStatements = this.settings.maxPreparedStatements > 0;
+    this.#listen = start.listen;
+    this.#gauges = start.gauges;
+    this.startedAt = Date.now();
+    this.#lastPeriodAt = reactor.now;
+    this.#descriptors = raiseFileLimit().soft - reservedDescriptors;
+    this.maxClients = Math.max(1, Math.min(keysMax, this.share(this.settings.maxClientConn)));
+    if (this.#descriptors < this.maxClients) {
+      this.control.log(
+        "warning",
+        `limit of open files leaves ${this.#descriptors} for clients and servers, ` +
+          `max_client_conn of this worker is ${this.maxClients}`,
+      );
+    }
+  }
+
+  /** This worker's part of a limit that the file gives for the whole fleet; at least 1. */
+  share(limit: number): number {
+    const { index, count } = this.seat;
+    return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
+  }
+
+  nextId(): number {
+    return ++this.#lastId;
+  }
+
+  // --- start and stop
+
+  /** Listens; returns the addresses. Throws SysError. */
+  start(): string[] {
+    const { listenPort, listenBacklog, unixSocketDir, unixSocketMode } = this.settings;
+    const addresses: string[] = [];
+    for (const host of this.#listen) {
+      const { fd, port } = listenTcp({
+        host,
+        port: listenPort,
+        backlog: listenBacklog,
+        reusePort: true,
+      });
+      // Accepted sockets inherit these on Linux.
+      setNoDelay(fd);
+      this.keepAlive(fd);
+      this.#listeners.push(new Listener(this, fd, null));
+      addresses.push(host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`);
+    }
+    // The kernel spreads TCP connections only: a socket file belongs to the first worker.
+    if (unixSocketDir !== "" && this.seat.index === 0) {
+      const path = `${unixSocketDir}/.s.PGSQL.${listenPort}`;
+      const fd = listenUnix({ path, mode: unixSocketMode, backlog: listenBacklog });
+      this.#listeners.push(new Listener(this, fd, path));
+      addresses.push(path);
+    }
+    for (const listener of this.#listeners) listener.resume();
+    this.reactor.every(sweepMs, () => this.#sweep());
+    this.reactor.onBatchEnd = () => this.#afterBatch();
+    return addresses;
+  }
+
+  /** Accepts nothing new and lets transactions end; calls stop() when no client is left. */
+  drain(): void {
+    if (this.stopping) return;
+    this.stopping = true;
+    for (const listener of this.#listeners) listener.close();
+    for (const client of [...this.clients]) client.onDrain();
+    this.#stopIfEmpty();
+  }
+
+  /** Ends everything now. */
+  stop(): void {
+    this.stopping = true;
+    for (const listener of this.#listeners) listener.close();
+    for (const client of [...this.clients]) client.fail(refusals.shuttingDown);
+    for (const pool of this.pools.values()) {
+      for (const server of [...pool.servers]) server.close("pooler is shutting down");
+    }
+    this.control.flushLog();
+    this.control.post({ type: "stopped" });
+    this.reactor.stop();
+  }
+
+  #stopIfEmpty(): void {
+    if (this.stopping && this.clients.size === 0) this.reactor.after(0, () => this.stop());
+  }
+
+  onMessage(message: ToPlane): void {
+    if (this.control.onAnswer(message)) return;
+    if (message.type === "drain") this.drain();
+    else if (message.type === "stop") this.stop();
+    else if (message.type === "cancel") {
+      this.cancels.perform(message.processId, message.secret, (outcome) => {
+        this.control.post({ type: "cancelOutcome", id: message.id, outcome });
+      });
+    }
+  }
+
+  // --- clients
+
+  /** Descriptors are left for one more client. */
+  get hasRoom(): boolean {
+    return this.clients.size + this.openServers < this.#descriptors;
+  }
+
+  onAccepted(fd: number, unixSocket: boolean): void {
+    const client = new ClientSession(this, fd, unixSocket);
+    this.clients.add(client);
+    this.loggingIn.add(client);
+  }
+
+  /** Gives the client a key that no other client of this worker has. */
+  giveKey(client: ClientSession): void {
+    const { workerId, incarnation } = this.seat;
+    for (;;) {
+      const key = makeCancelKey(
+        workerId,
+        0,
+        incarnation,
+        (length) => new Uint8Array(randomBytes(length)),
+      );
+      if (this.keys.has(key.processId)) continue;
+      client.processId = key.processId;
+      client.secret = key.secret;
+      this.keys.set(key.processId, client);
+      return;
+    }
+  }
+
+  onClientClosed(client: ClientSession): void {
+    this.clients.delete(client);
+    this.loggingIn.delete(client);
+    if (client.processId !== 0) this.keys.delete(client.processId);
+    if (client.counted) this.clientCount--;
+    if (client.pool !== null) client.pool.clients--;
+    if (this.stopping) this.#stopIfEmpty();
+  }
+
+  /** The auth_file's entry of a user, or null. */
+  credential(user: string): Credential | null {
+    const known = this.#credentials.get(user);
+    if (known !== undefined) return known;
+    const secret = this.config.userlist.get(user);
+    // Unknown names are not remembered: a stranger could send any number of them.
+    if (secret === undefined) return null;
+    const credential = new Credential(secret);
+    this.#credentials.set(user, credential);
+    return credential;
+  }
+
+  poolFor(database: DatabaseConfig, user: string, client: Credential | null): Pool {
+    const key = `${database.name}\0${user}`;
+    let pool = this.pools.get(key);
+    if (pool === undefined) {
+      const serverUser = database.user ?? user;
+      const own = database.user === null ? client : this.credential(database.user);
+      const credentials = database.password === null ? own : null;
+      pool = new Pool(
+        this,
+        database,
+        user,
+        database.password ?? own?.password ?? null,
+        credentials,
+        this.share(poolSizeFor(this.config, database.name, serverUser)),
+      );
+      this.pools.set(key, pool);
+    }
+    return pool;
+  }
+
+  // --- servers
+
+  keepAlive(fd: number): void {
+    const { tcpKeepalive, tcpKeepidle, tcpKeepintvl, tcpKeepcnt, tcpUserTimeoutMs } = this.settings;
+    if (!tcpKeepalive && tcpUserTimeoutMs === 0) return;
+    setKeepAlive(fd, {
+      idleS: tcpKeepidle,
+      intervalS: tcpKeepintvl,
+      count: tcpKeepcnt,
+      userTimeoutMs: tcpUserTimeoutMs,
+    });
+  }
+
+  resolve(host: string, callback: (addresses: readonly string[], reason: string) => void): void {
+    const known = this.#addresses.get(host);
+    if (known !== undefined && known.until > this.reactor.now) {
+      callback(known.addresses, "");
+      return;
+    }
+    this.control.resolve(host, (addresses, reason) => {
+      if (addresses.length > 0) {
+        const until = this.reactor.now + this.settings.dnsMaxTtlMs;
+        this.#addresses.set(host, { addresses, until });
+      }
+      callback(addresses, reason);
+    });
+  }
+
+  /** Looks at a pool again after this batch: something came free while it could not be used. */
+  soon(pool: Pool): void {
+    this.#soon.add(pool);
+  }
+
+  #afterBatch(): void {
+    if (this.#soon.size > 0) {
+      const pools = this.#soon;
+      this.#soon = new Set();
+      for (const pool of pools) pool.dispatch();
+    }
+    this.control.flushLog();
+  }
+
+  #sweep(): void {
+    const now = this.reactor.now;
+    const thorough = this.#sweeps++ % 10 === 0;
+    for (const pool of this.pools.values()) pool.sweep(now, thorough);
+    this.cancels.sweep(now);
+    const limit = this.settings.clientLoginTimeoutMs;
+    for (const client of this.loggingIn) {
+      if (limit <= 0 || now - client.connectedAt < limit) break;
+      client.fail(refusals.loginTimeout);
+    }
+    for (const listener of this.#listeners) listener.resume();
+    this.#gauges[Gauge.clients] = this.clients.size;
+    this.#gauges[Gauge.servers] = this.openServers;
+    const period = this.settings.statsPeriodMs;
+    if (period > 0 && now - this.#lastPeriodAt >= period) {
+      for (const pool of this.pools.values()) pool.stats.endPeriod(now - this.#lastPeriodAt);
+      this.#lastPeriodAt = now;
+    }
+  }
+
+  // --- log
+
+  logClient(client: ClientSession, what: string): void {
+    const { logConnections, logDisconnections } = this.settings;
+    if (!(client.login !== null ? logConnections : logDisconnections)) return;
+    const { host, port } = client.address;
+    const name = `${client.database || "(nodb)"}/${client.user || "(nouser)"}`;
+    const age = Math.round((this.reactor.now - client.connectedAt) / 1000);
+    const more = client.closed ? ` (age=${age}s)` : "";
+    this.control.log("info", `C-${client.id}: ${name}@${host}:${port} ${what}${more}`);
+  }
+
+  logServer(server: ServerConnection, what: string): void {
+    const { logConnections, logDisconnections } = this.settings;
+    if (!logConnections && !logDisconnections) return;
+    const { database, serverUser } = server.pool;
+    const name = `${database.name}/${serverUser}@${server.address}:${server.port}`;
+    const age = Math.round((this.reactor.now - server.connectedAt) / 1000);
+    this.control.log("info", `S-${server.id}: ${name} ${what} (age=${age}s)`);
+  }
+
+  logPool(pool: Pool, what: string): void {
+    if (!this.settings.logPoolerErrors) return;
+    this.control.log("warning", `${pool.database.name}/${pool.serverUser}: ${what}`);
+  }
+}
+
+/** Accepts clients. Stops while descriptors are short, so that the loop never spins on EMFILE. */
+class Listener implements EventSource {
+  readonly #plane: Plane;
+  readonly #fd: number;
+  readonly #path: string | null;
+  #listening = false;
+  #closed = false;
+
+  constructor(plane: Plane, fd: number, path: string | null) {
+    this.#plane = plane;
+    this.#fd = fd;
+    this.#path = path;
+  }
+
+  resume(): void {
+    if (this.#listening || this.#closed || !this.#plane.hasRoom) return;
+    this.#listening = true;
+    this.#plane.reactor.add(this.#fd, EPOLLIN, this);
+  }
+
+  onEvents(_mask: number): void {
+    for (let i = 0; i < acceptsPerEvent; i++) {
+      if (!this.#plane.hasRoom) return this.#pause("out of file descriptors for clients");
+      const fd = accept(this.#fd);
+      if (fd >= 0) {
+        this.#plane.onAccepted(fd, this.#path !== null);
+        continue;
+      }
+      if (fd === -Errno.EAGAIN) return;
+      if (fd === -Errno.EMFILE || fd === -Errno.ENFILE) return this.#pause(errnoText(-fd));
+      // The connection died in the queue: the next one may be fine.
+    }
+  }
+
+  /** The clients wait in the kernel's queue; the next sweep tries again. */
+  #pause(why: string): void {
+    this.#listening = false;
+    this.#plane.reactor.remove(this.#fd);
+    this.#plane.control.log("warning", `accepting clients is paused: ${why}`);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    // Who is in the queue already was promised an answer.
+    for (let fd = accept(this.#fd); fd >= 0; fd = accept(this.#fd)) {
+      this.#plane.onAccepted(fd, this.#path !== null);
+    }
+    this.#closed = true;
+    if (this.#listening) this.#plane.reactor.remove(this.#fd);
+    closeFd(this.#fd);
+    if (this.#path !== null) unlinkUnix(this.#path);
+  }
+}

@@ -1,0 +1,322 @@
+// The server connections of one (database, user) and the clients that wait for one. Strictly first
+// come, first served; idle servers last in, first out, so that the ones not needed grow old.
+// Invariants: an idle server and a waiting client never exist at once after `dispatch`; servers in
+// every state count against the size.
+
+import { CONSOLE_DATABASE, type DatabaseConfig } from "../../../shared/config/mod.ts";
+import { connectTcp, connectUnix, errnoText, setNoDelay, Stream } from "../../../shared/sys/mod.ts";
+import type { ClientSession } from "./client.ts";
+import type { Credential } from "./credentials.ts";
+import type { ParameterSet } from "./parameters.ts";
+import type { Plane } from "./plane.ts";
+import { type Refusal, refusals } from "./refusals.ts";
+import { ServerConnection, ServerState } from "./server.ts";
+import { StatementTable } from "./statements.ts";
+import { Counter, PoolStats } from "./stats.ts";
+
+/** Pause after a failed connection attempt: doubles up to server_login_retry, with jitter. */
+const firstRetryMs = 50;
+
+export class Pool {
+  readonly plane: Plane;
+  readonly database: DatabaseConfig;
+  /** The user of the clients. */
+  readonly user: string;
+  /** The user of the server connections. */
+  readonly serverUser: string;
+  /** What the pooler can prove to PostgreSQL for that user: a password, or what the client proved. */
+  readonly password: string | null;
+  readonly credential: Credential | null;
+  readonly startupDefaults: readonly (readonly [string, string])[];
+  /** Server connections at most, in this worker. */
+  readonly size: number;
+  readonly stats = new PoolStats();
+  readonly counters = this.stats.totals;
+  readonly statements = new StatementTable();
+  /** Parameter sets that a server of this pool has accepted. */
+  readonly proven = new WeakSet<ParameterSet>();
+  readonly servers = new Set<ServerConnection>();
+  readonly idle: ServerConnection[] = [];
+  /** Clients that are logged in here, waiting ones included. */
+  clients = 0;
+  /** What the last server to log in reported; null until one has. */
+  welcome: ReadonlyMap<string, string> | null = null;
+
+  waiting = 0;
+  #firstWaiter: ClientSession | null = null;
+  #lastWaiter: ClientSession | null = null;
+  #connecting = 0;
+  #dispatching = false;
+  #failure: Refusal | null = null;
+  #failingSince = 0;
+  #failures = 0;
+  #retryAt = 0;
+  #nextHost = 0;
+
+  constructor(
+    plane: Plane,
+    database: DatabaseConfig,
+    user: string,
+    password: string | null,
+    credential: Credential | null,
+    size: number,
+  ) {
+    this.plane = plane;
+    this.database = database;
+    this.user = user;
+    this.serverUser = database.user ?? user;
+    this.password = password;
+    this.credential = credential;
+    this.size = size;
+    this.startupDefaults = Object.entries(database.startupParameters);
+  }
+
+  get firstWaiter(): ClientSession | null {
+    return this.#firstWaiter;
+  }
+
+  // --- clients
+
+  /**
+   * An idle server for the client, not linked yet; or null, and the client is now the last in the
+   * queue (or was refused: see its state).
+   */
+  acquire(client: ClientSession): ServerConnection | null {
+    if (this.#firstWaiter === null) {
+      const server = this.idle.pop();
+      if (server !== undefined) return server;
+    }
+    const refusal = this.refusal();
+    if (refusal !== null) {
+      client.fail(refusal);
+      return null;
+    }
+    this.enqueue(client);
+    this.grow();
+    return null;
+  }
+
+  /** Why nobody should queue: servers have been failing for server_login_retry, and none is left. */
+  refusal(): Refusal | null {
+    const failure = this.#failure;
+    if (failure === null || this.servers.size > this.#connecting) return null;
+    const since = this.plane.reactor.now - this.#failingSince;
+    if (since < this.plane.settings.serverLoginRetryMs && !this.#isRefusal(failure)) return null;
+    return {
+      code: failure.code,
+      message:
+        `server login has been failing, cached error: ${failure.message} (server_login_retry)`,
+    };
+  }
+
+  enqueue(client: ClientSession): void {
+    client.waitingSince = this.plane.reactor.now;
+    client.previousWaiter = this.#lastWaiter;
+    client.nextWaiter = null;
+    if (this.#lastWaiter !== null) this.#lastWaiter.nextWaiter = client;
+    else this.#firstWaiter = client;
+    this.#lastWaiter = client;
+    client.queued = true;
+    this.waiting++;
+  }
+
+  /** Takes a client out of the queue; no effect if it is not in it. */
+  dequeue(client: ClientSession): void {
+    if (!client.queued) return;
+    if (client.previousWaiter !== null) client.previousWaiter.nextWaiter = client.nextWaiter;
+    else this.#firstWaiter = client.nextWaiter;
+    if (client.nextWaiter !== null) client.nextWaiter.previousWaiter = client.previousWaiter;
+    else this.#lastWaiter = client.previousWaiter;
+    client.previousWaiter = null;
+    client.nextWaiter = null;
+    client.queued = false;
+    this.waiting--;
+    this.counters[Counter.waitTime]! += this.plane.reactor.now - client.waitingSince;
+  }
+
+  /** Gives idle servers to the oldest waiters, and opens more for those that are left. */
+  dispatch(): void {
+    if (this.#dispatching) return;
+    this.#dispatching = true;
+    for (;;) {
+      const client = this.#firstWaiter;
+      if (client === null) break;
+      if (client.awaitsWelcome) {
+        if (this.welcome === null) break;
+        this.dequeue(client);
+        client.onWelcome();
+        continue;
+      }
+      const server = this.idle.pop();
+      if (server === undefined) break;
+      this.dequeue(client);
+      client.onServer(server);
+    }
+    this.#dispatching = false;
+    if (this.waiting > 0) this.grow();
+  }
+
+  /** Opens server connections for the clients that wait: all at once, up to the size. */
+  grow(): void {
+    const now = this.plane.reactor.now;
+    if (this.#retryAt > now) return;
+    let room = Math.min(this.waiting - this.#connecting, this.size - this.servers.size);
+    if (this.#failure !== null) room = Math.min(room, 1 - this.#connecting);
+    for (; room > 0 && this.#retryAt <= now; room--) this.#open();
+  }
+
+  // --- servers
+
+  onWelcome(parameters: ReadonlyMap<string, string>): void {
+    this.welcome = parameters;
+    this.#failure = null;
+    this.#failures = 0;
+    this.#retryAt = 0;
+  }
+
+  /** A new server finished its login. */
+  onServerReady(server: ServerConnection): void {
+    this.#connecting--;
+    this.plane.logServer(server, "new connection to server");
+    server.toIdle();
+  }
+
+  onServerIdle(server: ServerConnection): void {
+    if (server.closeNeeded) {
+      server.close("close_needed");
+      return;
+    }
+    if (this.plane.reactor.now - server.connectedAt >= this.lifetimeMs) {
+      server.close("server lifetime over");
+      return;
+    }
+    this.idle.push(server);
+    this.dispatch();
+  }
+
+  onServerClosed(server: ServerConnection): void {
+    if (server.login !== null) this.#connecting--;
+    this.servers.delete(server);
+    const index = this.idle.indexOf(server);
+    if (index >= 0) this.idle.splice(index, 1);
+    this.plane.openServers--;
+    if (this.waiting > 0) this.plane.soon(this);
+  }
+
+  /** A connection attempt or a login failed; its connection is closed already. */
+  onLoginFailed(code: string, reason: string): void {
+    const now = this.plane.reactor.now;
+    this.#connecting--;
+    if (this.#failure === null) this.#failingSince = now;
+    this.#failure = { code, message: reason };
+    this.#failures++;
+    const longest = this.plane.settings.serverLoginRetryMs;
+    const pause = Math.min(longest, firstRetryMs * 2 ** Math.min(this.#failures - 1, 20));
+    this.#retryAt = now + pause * (0.75 + Math.random() / 2);
+    this.plane.logPool(this, `connection to server failed: ${reason}`);
+    // PostgreSQL's own refusal will be the same for all who wait, if no server is there to serve
+    // them; not so while it cannot be reached or is starting up: then they stay in the queue.
+    if (this.#isRefusal(this.#failure) && this.servers.size === this.#connecting) {
+      this.failWaiters(this.#failure);
+    }
+  }
+
+  #isRefusal(failure: Refusal): boolean {
+    return failure.code !== "57P03" && !failure.code.startsWith("08") &&
+      failure.code !== "53300";
+  }
+
+  failWaiters(refusal: Refusal): void {
+    for (;;) {
+      const client = this.#firstWaiter;
+      if (client === null) return;
+      client.fail(refusal);
+    }
+  }
+
+  get lifetimeMs(): number {
+    return this.database.serverLifetimeMs ?? this.plane.settings.serverLifetimeMs;
+  }
+
+  get queryWaitTimeoutMs(): number {
+    return this.plane.config.users.get(this.user)?.queryWaitTimeoutMs ??
+      this.database.queryWaitTimeoutMs ?? this.plane.settings.queryWaitTimeoutMs;
+  }
+
+  /** Called ten times a second; `thorough`: servers are looked at too, once a second. */
+  sweep(now: number, thorough: boolean): void {
+    const waitMs = this.queryWaitTimeoutMs;
+    for (;;) {
+      const client = this.#firstWaiter;
+      if (client === null || waitMs <= 0 || now - client.waitingSince < waitMs) break;
+      client.fail(refusals.queryWaitTimeout);
+    }
+    if (this.waiting > 0) this.grow();
+    if (thorough) this.#sweepServers(now);
+  }
+
+  #sweepServers(now: number): void {
+    const { serverConnectTimeoutMs, serverIdleTimeoutMs } = this.plane.settings;
+    for (const server of [...this.servers]) {
+      const age = now - server.connectedAt;
+      if (server.login !== null) {
+        if (serverConnectTimeoutMs > 0 && age >= serverConnectTimeoutMs) {
+          server.login.fail("08001", "connect timeout");
+        }
+      } else if (server.state === ServerState.idle) {
+        const idleFor = now - server.idleSince;
+        if (age >= this.lifetimeMs) server.close("server lifetime over");
+        else if (serverIdleTimeoutMs > 0 && idleFor >= serverIdleTimeoutMs) {
+          server.close("server idle timeout");
+        }
+      }
+    }
+  }
+
+  #open(): void {
+    const hosts = this.database.hosts;
+    const host = hosts[this.#nextHost % hosts.length] as string;
+    if (this.database.loadBalanceHosts === "round-robin") this.#nextHost++;
+    const server = new ServerConnection(this.plane, this, this.plane.nextId());
+    this.servers.add(server);
+    this.#connecting++;
+    this.plane.openServers++;
+    server.address = host;
+    server.port = this.database.port;
+    if (host.startsWith("/") || host.startsWith("@")) {
+      this.#connect(server, connectUnix(`${host}/.s.PGSQL.${this.database.port}`), false);
+      return;
+    }
+    this.plane.resolve(host, (addresses, reason) => {
+      if (server.state === ServerState.closed) return;
+      const address = addresses[Math.floor(Math.random() * addresses.length)];
+      if (address === undefined) {
+        this.#failBeforeStream(server, `server DNS lookup failed: ${reason}`);
+        return;
+      }
+      server.address = address;
+      this.#connect(server, connectTcp(address, this.database.port), true);
+    });
+  }
+
+  #connect(server: ServerConnection, fd: number, tcp: boolean): void {
+    if (fd < 0) {
+      this.#failBeforeStream(server, `connect failed: ${errnoText(-fd)}`);
+      return;
+    }
+    if (tcp) {
+      setNoDelay(fd);
+      this.plane.keepAlive(fd);
+    }
+    server.stream = new Stream(this.plane.reactor, fd, server, true);
+  }
+
+  #failBeforeStream(server: ServerConnection, reason: string): void {
+    server.login?.fail("08001", reason);
+  }
+}
+
+/** The console is no pool. */
+export function isConsole(database: string): boolean {
+  return database === CONSOLE_DATABASE;
+}

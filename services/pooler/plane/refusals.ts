@@ -1,0 +1,84 @@
+// Every error that the pooler itself sends to a client: PgBouncer's text, since people grep for it,
+// with the SQLSTATE that tells a driver what happened, and a hint where one helps. One table.
+
+import { type ErrorFields, errorResponse } from "../../../shared/wire/mod.ts";
+
+export interface Refusal {
+  readonly code: string;
+  readonly message: string;
+  readonly hint?: string;
+}
+
+export const refusals = {
+  tooManyClients: {
+    code: "53300",
+    message: "no more connections allowed (max_client_conn)",
+    hint: "Close idle connections, or raise max_client_conn",
+  },
+  outOfDescriptors: {
+    code: "53300",
+    message: "no more connections allowed (file descriptors)",
+    hint: "Raise the limit of open files (ulimit -n) of the pooler",
+  },
+  passwordFailed: { code: "28P01", message: "password authentication failed" },
+  saslFailed: { code: "28P01", message: "SASL authentication failed" },
+  badMechanism: {
+    code: "28P01",
+    message: "client selected an invalid SASL authentication mechanism",
+  },
+  noSuchUser: { code: "28P01", message: "no such user" },
+  loginTimeout: { code: "08006", message: "client_login_timeout" },
+  queryWaitTimeout: {
+    code: "53300",
+    message: "query_wait_timeout",
+    hint: "No server connection came free in time: raise the pool size, or query_wait_timeout",
+  },
+  cancelledInQueue: { code: "57014", message: "canceling statement due to user request" },
+  serverGone: { code: "08006", message: "server conn crashed?" },
+  serverProtocol: { code: "08006", message: "bad packet from server" },
+  shuttingDown: { code: "57P01", message: "pooler is shutting down" },
+  notReplication: {
+    code: "0A000",
+    message: "replication connections are not supported",
+    hint: "Connect to PostgreSQL directly for replication",
+  },
+  unknownPacket: { code: "08P01", message: "unknown pkt" },
+  badHeader: { code: "08P01", message: "bad packet header" },
+  packetTooLarge: { code: "54000", message: "packet too large (max_packet_size)" },
+  statementTooLarge: {
+    code: "54000",
+    message: "prepared statement too large",
+    hint: "Use the unnamed statement, or a simple query, for a text of this size",
+  },
+  brokenParse: { code: "08P01", message: "broken Parse packet" },
+  brokenBind: { code: "08P01", message: "broken Bind packet" },
+  brokenDescribe: { code: "08P01", message: "broken Describe packet" },
+  brokenClose: { code: "08P01", message: "broken Close packet" },
+  unnamedGone: {
+    code: "26000",
+    message: "unnamed prepared statement does not exist",
+    hint: "In transaction pooling the unnamed statement lasts until the end of its transaction",
+  },
+  notConsoleUser: { code: "42501", message: "not allowed" },
+  consoleBadMessage: {
+    code: "08P01",
+    message: "unsupported packet type for admin console",
+  },
+  consoleCommandTooLong: { code: "08P01", message: "console command too long" },
+} as const satisfies Record<string, Refusal>;
+
+function encode(severity: "ERROR" | "FATAL", refusal: Refusal): Uint8Array {
+  const fields: ErrorFields = { severity, code: refusal.code, message: refusal.message };
+  if (refusal.hint !== undefined) fields.hint = refusal.hint;
+  return errorResponse(fields);
+}
+
+/** The message for a refusal that ends the connection. */
+export function fatal(refusal: Refusal): Uint8Array {
+  return encode("FATAL", refusal);
+}
+
+/** The message for a refusal that ends the request. */
+export function error(refusal: Refusal): Uint8Array {
+  return encode("ERROR", refusal);
+}

@@ -1,0 +1,604 @@
+// One connection to PostgreSQL that is logged in, and the relay of its messages to the linked client.
+// Logging in is server_login.ts; which client gets it is the pool's decision.
+// Invariants: a server is linked to at most one client; it goes back to the pool only when nothing
+// is owed (ReadyForQuery `I`, no request outstanding, no half-sent message, no cancel on its way).
+
+import { Errno, errnoText, type Stream, type StreamOwner } from "../../../shared/sys/mod.ts";
+import {
+  Backend,
+  type ParsedError,
+  parseErrorFields,
+  parseParameterStatus,
+  queryMessage,
+  readInt32,
+} from "../../../shared/wire/mod.ts";
+import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
+import type { ClientSession } from "./client.ts";
+import type { ParameterSet } from "./parameters.ts";
+import type { Plane } from "./plane.ts";
+import type { Pool } from "./pool.ts";
+import { error, type Refusal, refusals } from "./refusals.ts";
+import { Request, Requests } from "./requests.ts";
+import { ServerLogin } from "./server_login.ts";
+import { PreparedOnServer, type Statement, type StatementName } from "./statements.ts";
+import { Counter } from "./stats.ts";
+
+/** Who is in which state: see each member; `move` is the only way from one to another. */
+export const ServerState = {
+  /** connect() or login going on; leaves to idle or closed. */
+  login: "login",
+  /** In the pool's idle list; leaves when linked or closed. */
+  idle: "idle",
+  /** Linked to a client; leaves at the end of the transaction, or closed. */
+  active: "active",
+  /** Unlinked while a cancel for it is on its way; leaves to idle when that has ended. */
+  beingCanceled: "being_canceled",
+  closed: "closed",
+} as const;
+export type ServerState = typeof ServerState[keyof typeof ServerState];
+
+const from: Record<ServerState, readonly ServerState[]> = {
+  login: [],
+  idle: ["login", "active", "being_canceled"],
+  active: ["idle"],
+  being_canceled: ["active"],
+  closed: ["login", "idle", "active", "being_canceled"],
+};
+
+/** One change of the statement tables that is undone if the server skips the message behind it. */
+interface JournalEntry {
+  /** Statement that the server gets (added) or loses (removed); null = no change there. */
+  readonly added: Statement | null;
+  readonly removed: Statement | null;
+  /** The client's name that was added or removed. */
+  readonly nameAdded: StatementName | null;
+  readonly nameRemoved: StatementName | null;
+  /** The error text of a message that was replaced by a failing one. */
+  readonly failure: Refusal | null;
+}
+
+const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
+const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
+const statusIdle = 0x49;
+/** A client that was stopped for its many outstanding requests is read again below this. */
+const resumeBelow = 1024;
+const deallocateAll = bytesOf("DEALLOCATE ALL\0");
+const discardAll = bytesOf("DISCARD ALL\0");
+
+function bytesOf(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
+}
+
+export class ServerConnection implements StreamOwner {
+  readonly plane: Plane;
+  readonly pool: Pool;
+  stream!: Stream;
+  state: ServerState = ServerState.login;
+  /** Set while logging in. */
+  login: ServerLogin | null;
+  client: ClientSession | null = null;
+  readonly requests = new Requests();
+  readonly prepared: PreparedOnServer;
+  /** The client whose unnamed statement this server holds. */
+  unnamedOwner: ClientSession | null = null;
+  /** Transaction status byte of the last ReadyForQuery. */
+  status = statusIdle;
+  /** False while an extended query cycle waits for its Sync. */
+  synced = true;
+  /** The server skips all messages up to a Sync that was not sent yet. */
+  skipping = false;
+  /** The server reads copy data. */
+  copyIn = false;
+
+  /** Current values of the tracked parameters, and those of the login. */
+  values: (string | null)[];
+  defaults: readonly (string | null)[];
+  /** The client set that the current values satisfy. */
+  syncedFor: ParameterSet | null = null;
+
+  processId = 0;
+  secret: Uint8Array | null = null;
+  address = "";
+  port = 0;
+  /** Cancel connections of this server that are on their way. */
+  cancels = 0;
+  readonly id: number;
+  readonly connectedAt: number;
+  linkedAt = 0;
+  idleSince = 0;
+  /** When its last request began, for the time counters. */
+  requestAt = 0;
+  transactionAt = 0;
+  /** Close it at the next release. */
+  closeNeeded = false;
+
+  #bodyLeft = 0;
+  #bodyDrop = false;
+  #tail: Uint8Array | null = null;
+  #journal: JournalEntry[] = [];
+  #journalAt = 0;
+  #ownFailure: ParsedError | null = null;
+  #lastWords: ParsedError | null = null;
+
+  constructor(plane: Plane, pool: Pool, id: number) {
+    this.plane = plane;
+    this.pool = pool;
+    this.id = id;
+    this.connectedAt = plane.reactor.now;
+    this.prepared = new PreparedOnServer(pool.statements);
+    this.values = plane.tracker.names.map(() => null);
+    this.defaults = this.values;
+    this.login = new ServerLogin(this);
+  }
+
+  move(to: ServerState): void {
+    if (!from[to].includes(this.state)) {
+      throw new Error(`move server connection: ${this.state} to ${to}, wanted ${from[to]}`);
+    }
+    this.state = to;
+  }
+
+  // --- events of the stream
+
+  onConnected(errno: number): void {
+    this.login?.onConnected(errno);
+  }
+
+  onReadable(): void {
+    const plane = this.plane;
+    const arena = plane.arena;
+    const received = this.stream.recv(arena.memory, IN_AT, IN_SIZE);
+    if (received <= 0) {
+      if (received !== -Errno.EAGAIN) {
+        this.onBroken(received === 0 ? "server closed the connection" : errnoText(-received));
+      }
+      return;
+    }
+    let at = IN_AT;
+    const tail = this.#tail;
+    if (tail !== null) {
+      at -= tail.length;
+      arena.bytes.set(tail, at);
+      this.#tail = null;
+    }
+    const end = IN_AT + received;
+    if (this.login !== null) {
+      const used = this.login.consume(arena.bytes, at, end);
+      if (this.state === ServerState.closed) return;
+      if (used < end) this.#tail = arena.bytes.slice(used, end);
+      if (this.login === null) this.pool.onServerReady(this);
+      return;
+    }
+    this.pool.counters[Counter.bytesSent]! += received;
+    this.#relay(at, end);
+  }
+
+  onDrained(): void {
+    this.client?.onServerDrained();
+  }
+
+  onHangup(): void {
+    this.onBroken("server closed the connection");
+  }
+
+  /** The connection is lost or unusable: its client is told, and the slot is free again. */
+  onBroken(reason: string): void {
+    if (this.state === ServerState.closed) return;
+    if (this.login !== null) {
+      this.login.fail("08006", reason);
+      return;
+    }
+    const client = this.client;
+    const words = this.#lastWords;
+    const midMessage = this.#bodyLeft > 0 && !this.#bodyDrop;
+    this.close(words === null ? reason : `${reason}: ${words.message}`);
+    if (client === null) return;
+    // The server's own last words were passed on; inside a message nothing can be added.
+    if (midMessage || words !== null) client.closeAfterFlush(`server conn crashed? (${reason})`);
+    else client.fail(refusals.serverGone);
+  }
+
+  /** Closes the connection; idempotent. The linked client, if any, is unlinked and not told. */
+  close(reason: string): void {
+    if (this.state === ServerState.closed) return;
+    this.move(ServerState.closed);
+    // Unset if the connection failed before there was a socket.
+    if (this.stream !== undefined) this.stream.close();
+    this.login?.abandon();
+    this.prepared.clear();
+    this.#tail = null;
+    const client = this.client;
+    this.client = null;
+    this.unnamedOwner = null;
+    if (client !== null) client.server = null;
+    this.plane.logServer(this, `closing because: ${reason}`);
+    this.pool.onServerClosed(this);
+  }
+
+  /** Its client left in the middle of something: stop what runs, then close. */
+  abandon(reason: string): void {
+    if (this.requests.count > 0) this.plane.cancels.abandon(this);
+    this.close(reason);
+  }
+
+  // --- linking
+
+  /**
+   * Ties a client to this idle server. Returns the SQL that takes the server to the client's
+   * parameters; empty if there is nothing to do.
+   */
+  link(client: ClientSession): string {
+    this.move(ServerState.active);
+    this.client = client;
+    client.server = this;
+    const now = this.plane.reactor.now;
+    this.linkedAt = now;
+    this.transactionAt = now;
+    this.requestAt = now;
+    this.pool.counters[Counter.assignments]!++;
+    if (this.syncedFor === client.parameters) return "";
+    const sql = this.plane.tracker.setStatement(client.parameters, this.defaults, this.values);
+    if (sql === "") this.syncedFor = client.parameters;
+    return sql;
+  }
+
+  /** The message that sets the linked client's parameters; counts as outstanding from now on. */
+  ownQuery(sql: string): Uint8Array {
+    this.requests.push(Request.ownQuery);
+    this.#ownFailure = null;
+    return queryMessage(sql);
+  }
+
+  /** Whether it may go to another client. */
+  get releasable(): boolean {
+    return this.synced && this.status === statusIdle && this.requests.count === 0 &&
+      this.client !== null && this.client.sentWhole && !this.client.awaitsSync;
+  }
+
+  /** Unties the client; the pool decides what comes next. */
+  release(): void {
+    const client = this.client;
+    if (client === null) return;
+    this.client = null;
+    client.server = null;
+    client.onUnlinked();
+    if (this.stream.paused) this.stream.resume();
+    if (this.cancels > 0) {
+      this.move(ServerState.beingCanceled);
+      return;
+    }
+    this.toIdle();
+  }
+
+  onCancelEnded(timedOut: boolean): void {
+    this.cancels--;
+    if (this.state === ServerState.closed) return;
+    // A cancel request that nobody answered may still arrive: never let it meet the next client.
+    if (timedOut) this.closeNeeded = true;
+    if (this.state === ServerState.beingCanceled && this.cancels === 0) this.toIdle();
+  }
+
+  toIdle(): void {
+    this.move(ServerState.idle);
+    this.idleSince = this.plane.reactor.now;
+    this.pool.onServerIdle(this);
+  }
+
+  // --- the relay, server to client
+
+  #relay(start: number, end: number): void {
+    const outlet = this.plane.outlet;
+    const bytes = this.plane.arena.bytes;
+    const requests = this.requests;
+    outlet.begin(this.client === null ? null : this.client.output);
+    let at = start;
+    let run = start;
+    let ownEnded = false;
+    if (this.#bodyLeft > 0) {
+      const part = Math.min(this.#bodyLeft, end - at);
+      this.#bodyLeft -= part;
+      at += part;
+      if (this.#bodyDrop) run = at;
+    }
+    while (end - at >= 5) {
+      const type = bytes[at] as number;
+      const length = readInt32(bytes, at + 1);
+      if (length < 4 || length > 0x3fffffff) return this.#violation("bad pkt header", run, at);
+      const next = at + 1 + length;
+      if (type === Backend.dataRow || type === Backend.copyData) {
+        if (next > end) {
+          this.#bodyLeft = next - end;
+          this.#bodyDrop = false;
+          at = end;
+          break;
+        }
+        at = next;
+        continue;
+      }
+      // All others are read whole where they may be small; a large one streams through.
+      if (next > end && length < TAIL_MAX) break;
+      const whole = next <= end;
+      const own = requests.front() === Request.ownQuery;
+      let keep = !own;
+      switch (type) {
+        case Backend.readyForQuery: {
+          if (length !== 5) return this.#violation("bad pkt header", run, at);
+          this.status = bytes[at + 5] as number;
+          if (own) {
+            requests.pop();
+            ownEnded = true;
+            break;
+          }
+          if (!this.#endOfRequest()) return this.#violation("unexpected packet", run, at);
+          break;
+        }
+        case Backend.parseComplete: {
+          const code = requests.pop();
+          if (code === Request.parseNamed) this.#journalDone();
+          else if (code === Request.ownParse) {
+            this.#journalDone();
+            keep = false;
+          } else if (code !== Request.parse) {
+            return this.#violation("unexpected packet", run, at);
+          }
+          break;
+        }
+        case Backend.bindComplete:
+          if (requests.pop() !== Request.bind) {
+            return this.#violation("unexpected packet", run, at);
+          }
+          break;
+        case Backend.closeComplete: {
+          const code = requests.pop();
+          if (code === Request.ownClose) {
+            this.#journalDone();
+            keep = false;
+          } else if (code !== Request.close) {
+            return this.#violation("unexpected packet", run, at);
+          }
+          break;
+        }
+        case Backend.rowDescription:
+        case Backend.noData:
+          if (requests.front() === Request.describe) requests.pop();
+          break;
+        case Backend.commandComplete:
+          if (requests.front() === Request.execute) requests.pop();
+          this.copyIn = false;
+          if (bytes[at + 5] === 0x44 && whole) this.#onDiscard(bytes, at + 5, next);
+          break;
+        case Backend.emptyQuery:
+        case Backend.portalSuspended:
+          if (requests.front() === Request.execute) requests.pop();
+          break;
+        case Backend.errorResponse: {
+          const parsed = whole ? parseErrorFields(bytes.subarray(at + 5, next)) : null;
+          if (parsed !== null && (parsed.severity === "FATAL" || parsed.severity === "PANIC")) {
+            this.#lastWords = parsed;
+          }
+          if (own) this.#ownFailure = parsed;
+          else {
+            const replacement = this.#failedRequest();
+            if (replacement !== null && whole) {
+              outlet.pass(run, at);
+              outlet.put(error(replacement));
+              run = next;
+            }
+          }
+          break;
+        }
+        case Backend.parameterStatus:
+          if (whole) this.#onParameter(bytes.subarray(at + 5, next));
+          break;
+        case Backend.copyIn:
+          this.copyIn = !requests.enterCopyIn();
+          break;
+        case Backend.parameterDescription:
+        case Backend.noticeResponse:
+        case Backend.notification:
+        case Backend.copyOut:
+        case Backend.copyDone:
+        case Backend.functionCallResponse:
+        case Backend.backendKeyData:
+          break;
+        default:
+          return this.#violation("unknown pkt", run, at);
+      }
+      if (!keep) {
+        outlet.pass(run, at);
+        run = next;
+      }
+      if (!whole) {
+        this.#bodyLeft = next - end;
+        this.#bodyDrop = !keep;
+        if (!keep) run = end;
+        at = end;
+        break;
+      }
+      at = next;
+      if (requests.count > 0 && this.#hereAtFront()) {
+        outlet.pass(run, at);
+        run = at;
+        this.#answerHere();
+      }
+    }
+    outlet.pass(run, at);
+    if (at < end) this.#tail = bytes.slice(at, end);
+    const pending = outlet.flush();
+    const client = this.client;
+    if (client === null) return;
+    if (pending !== 0) {
+      if (pending < 0) {
+        client.close(`client connection lost: ${errnoText(-pending)}`);
+        return;
+      }
+      // Not read again until the client has taken what there is.
+      this.stream.pause(false);
+    }
+    if (ownEnded) this.#ownQueryEnded(client);
+    else if (this.releasable) this.release();
+    else if (this.requests.count < resumeBelow) client.onRequestsAnswered(this.requests.count);
+  }
+
+  /** Breaks with a server that does not speak the protocol; what came before is passed on. */
+  #violation(what: string, run: number, at: number): void {
+    this.plane.outlet.pass(run, at);
+    this.plane.outlet.flush();
+    const client = this.client;
+    this.close(what);
+    client?.fail(refusals.serverProtocol);
+  }
+
+  /** ReadyForQuery for a client's request. False if none was owed. */
+  #endOfRequest(): boolean {
+    const requests = this.requests;
+    const front = requests.front();
+    const counters = this.pool.counters;
+    const now = this.plane.reactor.now;
+    if (front === Request.query || front === Request.sync || front === Request.functionCall) {
+      requests.pop();
+    } else if (this.skipping) {
+      // A Sync that was sent during copy-in and that the server read after the copy had failed.
+      this.skipping = false;
+    } else {
+      return false;
+    }
+    this.copyIn = false;
+    if (requests.count === 0) this.synced = true;
+    counters[Counter.queries]!++;
+    counters[Counter.queryTime]! += now - this.requestAt;
+    this.requestAt = now;
+    if (this.status === statusIdle) {
+      counters[Counter.transactions]!++;
+      counters[Counter.transactionTime]! += now - this.transactionAt;
+      this.transactionAt = now;
+    }
+    return true;
+  }
+
+  /**
+   * The request at the front failed. After an error in the extended protocol the server skips
+   * everything up to the next Sync. Returns the refusal that replaces the server's text, if any.
+   */
+  #failedRequest(): Refusal | null {
+    const requests = this.requests;
+    const front = requests.front();
+    this.copyIn = false;
+    if (front === Request.query || front === Request.functionCall || front === Request.none) {
+      return null;
+    }
+    if (front === Request.sync) return null;
+    const undo: JournalEntry[] = [];
+    while (requests.count > 0 && requests.front() !== Request.sync) {
+      const code = requests.pop();
+      if (hasJournal(code)) undo.push(this.#journalDone());
+    }
+    for (let i = undo.length - 1; i >= 0; i--) this.#undo(undo[i] as JournalEntry);
+    this.skipping = requests.count === 0;
+    return front === Request.failsHere ? undo[0]?.failure ?? null : null;
+  }
+
+  #hereAtFront(): boolean {
+    const front = this.requests.front();
+    return front === Request.parseHere || front === Request.closeHere || front === Request.copyEnd;
+  }
+
+  /** Answers what the server never saw, now that it is its turn. Appends to the outlet. */
+  #answerHere(): void {
+    while (this.#hereAtFront()) {
+      const code = this.requests.pop();
+      if (code === Request.copyEnd) continue;
+      this.#journalDone();
+      this.plane.outlet.put(code === Request.parseHere ? parseComplete : closeComplete);
+    }
+  }
+
+  /** Sends the answers that are due although the server owes nothing before them. */
+  answerDue(): void {
+    const client = this.client;
+    if (client === null || !this.#hereAtFront()) return;
+    const outlet = this.plane.outlet;
+    outlet.begin(client.stream);
+    this.#answerHere();
+    outlet.flush();
+  }
+
+  // --- the statement journal
+
+  record(
+    added: Statement | null,
+    removed: Statement | null,
+    nameAdded: StatementName | null,
+    nameRemoved: StatementName | null,
+    failure: Refusal | null = null,
+  ): void {
+    this.#journal.push({ added, removed, nameAdded, nameRemoved, failure });
+  }
+
+  #journalDone(): JournalEntry {
+    const entry = this.#journal[this.#journalAt++] as JournalEntry;
+    if (this.#journalAt === this.#journal.length) {
+      this.#journal = [];
+      this.#journalAt = 0;
+    }
+    return entry;
+  }
+
+  #undo(entry: JournalEntry): void {
+    if (entry.added !== null) this.prepared.remove(entry.added);
+    if (entry.removed !== null) this.prepared.add(entry.removed);
+    const names = this.client?.names;
+    if (names === null || names === undefined) return;
+    if (entry.nameAdded !== null) names.remove(entry.nameAdded);
+    if (entry.nameRemoved !== null) names.put(entry.nameRemoved);
+  }
+
+  /** The client dropped all prepared statements of the session: forget what the server lost. */
+  #onDiscard(bytes: Uint8Array, at: number, end: number): void {
+    if (!startsWith(bytes, at, end, deallocateAll) && !startsWith(bytes, at, end, discardAll)) {
+      return;
+    }
+    this.prepared.clear();
+    this.client?.names?.clear();
+  }
+
+  // --- parameters
+
+  #onParameter(body: Uint8Array): void {
+    const parameter = parseParameterStatus(body);
+    if (parameter === null) return;
+    const index = this.plane.tracker.indexOf(parameter.name);
+    if (index < 0) return;
+    this.values[index] = parameter.value;
+    this.syncedFor = null;
+    const client = this.client;
+    if (client === null || this.requests.front() === Request.ownQuery) return;
+    client.parameters = this.plane.tracker.with(client.parameters, index, parameter.value);
+    this.syncedFor = client.parameters;
+  }
+
+  /** The pooler's SET ended: go on with what the client sent, or tell it why not. */
+  #ownQueryEnded(client: ClientSession): void {
+    const failure = this.#ownFailure;
+    if (failure === null) {
+      this.syncedFor = client.onParametersSet(this.values);
+      if (client.awaitsSync) client.resumeLinked();
+      else if (this.releasable) this.release();
+      return;
+    }
+    this.#ownFailure = null;
+    this.plane.logServer(this, `var change failed: ${failure.message}`);
+    client.fail({ code: failure.code, message: failure.message });
+  }
+}
+
+function hasJournal(code: number): boolean {
+  return code === Request.parseNamed || code === Request.ownParse || code === Request.parseHere ||
+    code === Request.ownClose || code === Request.closeHere || code === Request.failsHere;
+}
+
+function startsWith(bytes: Uint8Array, at: number, end: number, wanted: Uint8Array): boolean {
+  if (end - at < wanted.length) return false;
+  for (let i = 0; i < wanted.length; i++) if (bytes[at + i] !== wanted[i]) return false;
+  return true;
+}

@@ -1,0 +1,201 @@
+// Logging in to PostgreSQL: startup packet, authentication (trust, password, md5, SCRAM-SHA-256),
+// the parameters and the key, up to the first ReadyForQuery. Cold code: messages are read whole.
+// A login ends exactly once, in `done` or in `fail`; a deadline of the pool's bounds it.
+
+import { errnoText } from "../../../shared/sys/mod.ts";
+import {
+  Backend,
+  md5Response,
+  md5Secret,
+  parseAuthentication,
+  parseBackendKeyData,
+  parseErrorFields,
+  parseParameterStatus,
+  passwordMessage,
+  readInt32,
+  saslInitialResponse,
+  saslResponse,
+  ScramClientExchange,
+  startupPacket,
+} from "../../../shared/wire/mod.ts";
+import type { ServerConnection } from "./server.ts";
+
+/** No message of a login may be larger. */
+const messageMax = 30_000;
+
+export class ServerLogin {
+  readonly #server: ServerConnection;
+  readonly #parameters = new Map<string, string>();
+  #scram: ScramClientExchange | null = null;
+  #scramVerified = false;
+  #authenticated = false;
+  #ended = false;
+
+  constructor(server: ServerConnection) {
+    this.#server = server;
+  }
+
+  onConnected(errno: number): void {
+    if (errno !== 0) {
+      this.fail("08001", `connect failed: ${errnoText(errno)}`);
+      return;
+    }
+    const pool = this.#server.pool;
+    const parameters = new Map([["user", pool.serverUser], ["database", pool.database.dbname]]);
+    for (const [name, value] of pool.startupDefaults) parameters.set(name, value);
+    this.#send(startupPacket(parameters));
+  }
+
+  /** Consumes whole messages of [at, end); returns where the unfinished one begins. */
+  consume(bytes: Uint8Array, at: number, end: number): number {
+    while (end - at >= 5 && !this.#ended) {
+      const length = readInt32(bytes, at + 1);
+      if (length < 4 || length > messageMax) {
+        this.fail("08006", "bad pkt header");
+        return end;
+      }
+      if (at + 1 + length > end) return at;
+      this.#message(bytes[at] as number, bytes.slice(at + 5, at + 1 + length));
+      at += 1 + length;
+    }
+    return at;
+  }
+
+  /** The connection is closed from elsewhere: late results are ignored. */
+  abandon(): void {
+    this.#ended = true;
+  }
+
+  fail(code: string, reason: string): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const server = this.#server;
+    server.login = null;
+    server.close(`server login failed: ${reason}`);
+    server.pool.onLoginFailed(code, reason);
+  }
+
+  #message(type: number, body: Uint8Array): void {
+    switch (type) {
+      case Backend.authentication:
+        this.#authentication(body);
+        return;
+      case Backend.parameterStatus: {
+        const parameter = parseParameterStatus(body);
+        if (parameter === null) return this.fail("08006", "invalid server parameter");
+        if (this.#parameters.size < 200) this.#parameters.set(parameter.name, parameter.value);
+        return;
+      }
+      case Backend.backendKeyData: {
+        const key = parseBackendKeyData(body);
+        if (key === null) return this.fail("08006", "bad BackendKeyData");
+        this.#server.processId = key.processId;
+        this.#server.secret = key.secret;
+        return;
+      }
+      case Backend.errorResponse: {
+        const error = parseErrorFields(body);
+        return this.fail(error.code, error.message === "" ? "login failed" : error.message);
+      }
+      case Backend.noticeResponse:
+        return;
+      case Backend.readyForQuery:
+        if (!this.#authenticated || body.length !== 1 || body[0] !== 0x49) {
+          return this.fail("08006", "bad ReadyForQuery during login");
+        }
+        this.#ended = true;
+        this.#server.login = null;
+        this.#server.defaults = this.#server.plane.tracker.names.map((name) =>
+          this.#reported(name)
+        );
+        this.#server.values = [...this.#server.defaults];
+        this.#server.pool.onWelcome(this.#parameters);
+        return;
+      default:
+        return this.fail("08006", "unknown pkt");
+    }
+  }
+
+  #reported(name: string): string | null {
+    const lower = name.toLowerCase();
+    for (const [key, value] of this.#parameters) if (key.toLowerCase() === lower) return value;
+    return null;
+  }
+
+  #send(bytes: Uint8Array): void {
+    const result = this.#server.stream.sendBytes(bytes);
+    if (result < 0) this.fail("08006", errnoText(-result));
+  }
+
+  #authentication(body: Uint8Array): void {
+    const request = parseAuthentication(body);
+    const { password, credential } = this.#server.pool;
+    switch (request.kind) {
+      case "ok":
+        // A server that skips the end of the exchange has not proved that it knows the password.
+        if (this.#scram !== null && !this.#scramVerified) {
+          return this.fail("08006", "failed to verify server signature");
+        }
+        this.#authenticated = true;
+        return;
+      case "cleartext":
+        if (password === null) return this.fail("28P01", "wrong password type");
+        return this.#send(passwordMessage(password));
+      case "md5": {
+        const secret = password === null
+          ? credential?.md5 ?? null
+          : md5Secret(this.#server.pool.serverUser, password);
+        if (secret === null) return this.fail("28P01", "wrong password type");
+        return this.#send(passwordMessage(md5Response(secret, request.salt)));
+      }
+      case "sasl":
+        if (!request.mechanisms.includes("SCRAM-SHA-256")) {
+          return this.fail(
+            "28000",
+            "none of the server's SASL authentication mechanisms are supported",
+          );
+        }
+        if (password === null && (credential?.scramKeys ?? null) === null) {
+          return this.fail("28P01", "wrong password type");
+        }
+        this.#scram = new ScramClientExchange();
+        return this.#send(saslInitialResponse("SCRAM-SHA-256", this.#scram.first()));
+      case "saslContinue":
+        return this.#saslContinue(request.data);
+      case "saslFinal":
+        if (this.#scram === null || !this.#scram.verifyFinal(request.data)) {
+          return this.fail("08006", "invalid server signature");
+        }
+        this.#scramVerified = true;
+        return;
+      case "unsupported":
+        return this.fail("28000", "authentication method of the server is not supported");
+      case "problem":
+        return this.fail("08006", request.message);
+    }
+  }
+
+  #saslContinue(data: Uint8Array): void {
+    const scram = this.#scram;
+    if (scram === null) return this.fail("08006", "unexpected SASL message");
+    const challenge = scram.continue(data);
+    if (challenge.kind === "problem") return this.fail("08006", challenge.message);
+    const { password, credential } = this.#server.pool;
+    if (password !== null) {
+      this.#server.plane.control.saltedPassword(
+        password,
+        challenge.salt,
+        challenge.iterations,
+        (salted) => {
+          if (this.#ended) return;
+          if (salted === null) return this.fail("08006", "deriving the SCRAM key failed");
+          this.#send(saslResponse(scram.proof(salted)));
+        },
+      );
+      return;
+    }
+    const keys = credential?.scramKeys ?? null;
+    if (keys === null) return this.fail("28P01", "wrong password type");
+    this.#send(saslResponse(scram.proofFromKeys(keys)));
+  }
+}

@@ -1,0 +1,217 @@
+// Prepared statements in transaction pooling: a client's names map to statements shared by text and
+// parameter types; each statement has one server-side name, prepared on a server when it lacks it.
+// Pure bookkeeping over bytes: who sends and answers the messages is in relay code.
+// Invariant: a statement lives in the pool's table while a client name or a server refers to it.
+
+import { concatBytes, Frontend } from "../../../shared/wire/mod.ts";
+
+const encoder = new TextEncoder();
+
+/** A statement shared by every client and server of a pool. */
+export class Statement {
+  readonly key: string;
+  /** Server-side name with its terminating zero. */
+  readonly name: Uint8Array;
+  /** The complete Parse message under the server-side name. */
+  readonly parse: Uint8Array;
+  /** The complete Close message. */
+  readonly close: Uint8Array;
+  references = 0;
+
+  constructor(key: string, id: number, body: Uint8Array) {
+    this.key = key;
+    this.name = encoder.encode(`PGWEIR_${id}\0`);
+    this.parse = frame(Frontend.parse, concatBytes(this.name, body));
+    this.close = frame(Frontend.close, concatBytes(Uint8Array.of(0x53), this.name));
+  }
+}
+
+function frame(type: number, body: Uint8Array): Uint8Array {
+  const message = new Uint8Array(5 + body.length);
+  message[0] = type;
+  new DataView(message.buffer).setInt32(1, 4 + body.length);
+  message.set(body, 5);
+  return message;
+}
+
+const latin1 = new TextDecoder("latin1");
+
+/** The statements of one pool, by query text and parameter types. */
+export class StatementTable {
+  readonly #byKey = new Map<string, Statement>();
+  #nextId = 1;
+
+  get size(): number {
+    return this.#byKey.size;
+  }
+
+  /** The statement whose Parse body after the name (text, zero, types) is `bytes[from, to)`. */
+  intern(bytes: Uint8Array, from: number, to: number): Statement {
+    const body = bytes.slice(from, to);
+    const key = latin1.decode(body);
+    let statement = this.#byKey.get(key);
+    if (statement === undefined) {
+      statement = new Statement(key, this.#nextId++, body);
+      this.#byKey.set(key, statement);
+    }
+    return statement;
+  }
+
+  retain(statement: Statement): void {
+    statement.references++;
+  }
+
+  release(statement: Statement): void {
+    statement.references--;
+    // An evicted statement may have been followed by a new one of the same text.
+    if (statement.references === 0 && this.#byKey.get(statement.key) === statement) {
+      this.#byKey.delete(statement.key);
+    }
+  }
+}
+
+/** One name of one client. `next` chains names with equal hashes. */
+export class StatementName {
+  readonly bytes: Uint8Array;
+  readonly hash: number;
+  readonly statement: Statement;
+  next: StatementName | null = null;
+
+  constructor(bytes: Uint8Array, hash: number, statement: Statement) {
+    this.bytes = bytes;
+    this.hash = hash;
+    this.statement = statement;
+  }
+}
+
+/** A client's statement names; a look-up allocates nothing. */
+export class StatementNames {
+  readonly #byHash = new Map<number, StatementName>();
+  readonly #table: StatementTable;
+  #last: StatementName | null = null;
+  size = 0;
+
+  constructor(table: StatementTable) {
+    this.#table = table;
+  }
+
+  /** The entry for the name `bytes[from, to)` (without its zero), or null. */
+  get(bytes: Uint8Array, from: number, to: number): StatementName | null {
+    const last = this.#last;
+    if (last !== null && equals(last.bytes, bytes, from, to)) return last;
+    let entry = this.#byHash.get(hashOf(bytes, from, to)) ?? null;
+    while (entry !== null && !equals(entry.bytes, bytes, from, to)) entry = entry.next;
+    if (entry !== null) this.#last = entry;
+    return entry;
+  }
+
+  add(bytes: Uint8Array, from: number, to: number, statement: Statement): StatementName {
+    const entry = new StatementName(bytes.slice(from, to), hashOf(bytes, from, to), statement);
+    this.put(entry);
+    return entry;
+  }
+
+  /** Puts an entry (back). */
+  put(entry: StatementName): void {
+    entry.next = this.#byHash.get(entry.hash) ?? null;
+    this.#byHash.set(entry.hash, entry);
+    this.size++;
+    this.#table.retain(entry.statement);
+  }
+
+  remove(entry: StatementName): void {
+    let previous: StatementName | null = null;
+    let at = this.#byHash.get(entry.hash) ?? null;
+    while (at !== null && at !== entry) {
+      previous = at;
+      at = at.next;
+    }
+    if (at === null) return;
+    if (previous !== null) previous.next = entry.next;
+    else if (entry.next !== null) this.#byHash.set(entry.hash, entry.next);
+    else this.#byHash.delete(entry.hash);
+    entry.next = null;
+    if (this.#last === entry) this.#last = null;
+    this.size--;
+    this.#table.release(entry.statement);
+  }
+
+  clear(): void {
+    for (const first of this.#byHash.values()) {
+      for (let at: StatementName | null = first; at !== null; at = at.next) {
+        this.#table.release(at.statement);
+      }
+    }
+    this.#byHash.clear();
+    this.#last = null;
+    this.size = 0;
+  }
+}
+
+interface PreparedUse {
+  lastUse: number;
+}
+
+/** The statements that one server has prepared, bounded, least recently used first out. */
+export class PreparedOnServer {
+  readonly #uses = new Map<Statement, PreparedUse>();
+  readonly #table: StatementTable;
+  #clock = 0;
+
+  constructor(table: StatementTable) {
+    this.#table = table;
+  }
+
+  get size(): number {
+    return this.#uses.size;
+  }
+
+  /** Whether the server has it; counts as a use. */
+  use(statement: Statement): boolean {
+    const use = this.#uses.get(statement);
+    if (use === undefined) return false;
+    use.lastUse = ++this.#clock;
+    return true;
+  }
+
+  add(statement: Statement): void {
+    if (this.#uses.has(statement)) return;
+    this.#uses.set(statement, { lastUse: ++this.#clock });
+    this.#table.retain(statement);
+  }
+
+  remove(statement: Statement): void {
+    if (this.#uses.delete(statement)) this.#table.release(statement);
+  }
+
+  leastRecentlyUsed(): Statement | null {
+    let oldest: Statement | null = null;
+    let lastUse = Infinity;
+    for (const [statement, use] of this.#uses) {
+      if (use.lastUse < lastUse) {
+        lastUse = use.lastUse;
+        oldest = statement;
+      }
+    }
+    return oldest;
+  }
+
+  clear(): void {
+    for (const statement of this.#uses.keys()) this.#table.release(statement);
+    this.#uses.clear();
+  }
+}
+
+/** FNV-1a, cut to 30 bits so that it stays a small integer on both engines. */
+function hashOf(bytes: Uint8Array, from: number, to: number): number {
+  let hash = 0x811c9dc5;
+  for (let i = from; i < to; i++) hash = Math.imul(hash ^ (bytes[i] as number), 0x01000193);
+  return hash & 0x3fffffff;
+}
+
+function equals(name: Uint8Array, bytes: Uint8Array, from: number, to: number): boolean {
+  const length = to - from;
+  if (name.length !== length) return false;
+  for (let i = 0; i < length; i++) if (name[i] !== bytes[from + i]) return false;
+  return true;
+}
