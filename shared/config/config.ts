@@ -105,8 +105,8 @@ export function hashOf(config: Omit<Config, "hash">): string {
   const secrets: string[] = [];
   for (const setting of settingsTable as readonly Setting[]) {
     const text = formatValue(setting.kind, settingValue(config.settings, setting));
-    if (setting.secret) secrets.push(setting.name, text);
-    else open.push([setting.name, text]);
+    if (!setting.secret) open.push([setting.name, text]);
+    else if (text !== "") secrets.push(setting.name, text);
   }
   const all = [...config.databases.values()];
   if (config.fallbackDatabase !== null) all.push(config.fallbackDatabase);
@@ -122,7 +122,7 @@ export function hashOf(config: Omit<Config, "hash">): string {
   }
   const openText = JSON.stringify(open);
   const hash = createHash("sha256").update(openText);
-  if (secrets.some((text) => text !== "")) {
+  if (secrets.length > 0) {
     const digest = createHash("sha256").update(JSON.stringify(secrets)).digest();
     const salt = createHash("sha256").update(openText).digest();
     hash.update(scryptSync(digest, salt, 32));

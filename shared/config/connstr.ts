@@ -15,7 +15,7 @@ export type ConnectionString =
 const BLANKS = /[ \t]*/y;
 const KEY = /[^=' \t]+/y;
 const EQUALS = /[ \t]*=[ \t]*/y;
-const QUOTED = /'([^']*(?:''[^']*)*)'/y;
+const QUOTED = /'([^']*(?:''[^']*)*)'(?!')/y;
 const BARE = /[^ \t]+/y;
 
 export function parseConnectionString(text: string): ConnectionString {

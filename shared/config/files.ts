@@ -7,7 +7,7 @@ import { Buffer } from "node:buffer";
 /** Reads a whole file or throws an Error; text is decoded from bytes as UTF-8. */
 export type ReadFile = (path: string) => string | Uint8Array;
 
-export const MAX_FILE_BYTES = 64 * 1024 * 1024;
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
 const CHUNK_BYTES = 256 * 1024;
 
 const decoder = new TextDecoder("utf-8");

@@ -36,12 +36,12 @@ export interface Ini {
   readonly problems: readonly Problem[];
 }
 
-export const MAX_INCLUDE_DEPTH = 10;
+const MAX_INCLUDE_DEPTH = 10;
 /** All files together, so that a few files including each other twice cannot grow without end. */
-export const MAX_INCLUDES = 1000;
+const MAX_INCLUDES = 1000;
 /** All files together. */
-export const MAX_LINES = 2_000_000;
-export const MAX_LINE_CHARACTERS = 256 * 1024;
+const MAX_LINES = 2_000_000;
+const MAX_LINE_CHARACTERS = 256 * 1024;
 
 const KEY = /^(?:([A-Za-z0-9_.*-]+)|"([^"]*(?:""[^"]*)*)"|'([^']*)')[ \t]*=/;
 const SECTION = /^\[([^\]]*)\]/;

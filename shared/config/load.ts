@@ -102,6 +102,12 @@ class Loader {
     }
     const userlist = this.#readUserlist();
     this.#checkTogether(userlist);
+    if (!ini.entries.some(({ section }) => section === "databases")) {
+      this.#warn(
+        { file: this.#path, line: 0 },
+        "section [databases] names no database: nobody can connect",
+      );
+    }
     if (this.problems.count > 0) return null;
     const parts = {
       path: this.#path,
@@ -370,7 +376,6 @@ class Loader {
   /** What only shows when the settings are seen side by side. */
   #checkTogether(userlist: ReadonlyMap<string, UserSecret>): void {
     const { listenAddr, listenPort, unixSocketDir, authType } = this.#settings;
-    const whole: Place = { file: this.#path, line: 0 };
     if (listenAddr.length === 0 && unixSocketDir === "") {
       this.#problem(
         this.#placeOf("listen_addr"),
@@ -388,9 +393,6 @@ class Loader {
         this.#placeOf("default_pool_size"),
         "default_pool_size = 0: no server connection is opened, clients wait for ever",
       );
-    }
-    if (this.#databases.size === 0 && this.#fallback === null) {
-      this.#warn(whole, "section [databases] names no database: nobody can connect");
     }
     if (authType !== "any" && userlist.size === 0) {
       this.#warn(

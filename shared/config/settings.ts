@@ -263,11 +263,17 @@ export function findSetting(name: string): Setting | undefined {
   return byName.get(name);
 }
 
+const keys: ReadonlyMap<string, keyof Settings> = new Map(
+  settingsTable.map(({ name, kind }: Setting) => {
+    const camel = name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+    const isTime = kind === "seconds" || kind === "milliseconds";
+    return [name, (isTime ? `${camel}Ms` : camel) as keyof Settings];
+  }),
+);
+
 /** Property of `Settings` that holds a setting. */
 export function settingKey(setting: Setting): keyof Settings {
-  const camel = setting.name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
-  const isTime = setting.kind === "seconds" || setting.kind === "milliseconds";
-  return (isTime ? `${camel}Ms` : camel) as keyof Settings;
+  return keys.get(setting.name) as keyof Settings;
 }
 
 /** The value of a setting in `settings`, by the setting's own name. */

@@ -28,12 +28,12 @@ export interface Userlist {
 }
 
 export const MAX_USER_BYTES = 128;
-export const MAX_SECRET_BYTES = 65531;
+const MAX_SECRET_BYTES = 65531;
 
 const MD5 = /^md5[0-9a-f]{32}$/;
 const SCRAM =
   /^SCRAM-SHA-256\$[1-9][0-9]{0,9}:[A-Za-z0-9+/]+={0,2}\$[A-Za-z0-9+/]{43}=:[A-Za-z0-9+/]{43}=$/;
-const FIELD = /"([^"]*(?:""[^"]*)*)"/y;
+const FIELD = /"([^"]*(?:""[^"]*)*)"(?!")/y;
 const encoder = new TextEncoder();
 
 export function secretKind(secret: string): SecretKind {

@@ -1,0 +1,511 @@
+// Loading a whole configuration: typed results, every problem at once with its place, what this version
+// ignores or refuses, and secrets that stay out of all of it.
+
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { assert, suite } from "../support/harness.ts";
+import { loadConfig, lookupDatabase, poolSizeFor, problemText } from "../../shared/config/mod.ts";
+import { configOf, iniWith, lines, load, MAIN } from "./fixtures.ts";
+
+const test = suite("load");
+
+const TYPICAL = `
+;; database name = connect string
+[databases]
+; over the unix socket
+local =
+shop = host=10.0.0.5 port=5433 dbname=shop_production pool_size=40
+reports = host=10.0.0.6,10.0.0.7 user=reporter password='it''s' connect_query='set work_mem = ''64MB''' client_encoding=UTF8 application_name=reports
+* = host=10.0.0.5
+
+[users]
+batch = pool_size=5 pool_mode=transaction
+
+[pgbouncer]
+listen_addr = 0.0.0.0, ::
+listen_port = 6432
+unix_socket_dir = /var/run/postgresql
+unix_socket_mode = 0770
+
+;client_tls_sslmode = disable
+server_tls_sslmode = prefer
+server_tls_protocols = secure
+server_tls_ciphers = default
+
+auth_type = scram-sha-256
+auth_file = /etc/pgbouncer/userlist.txt
+admin_users = postgres, admin
+stats_users = stats
+
+pool_mode = transaction
+max_client_conn = 2000
+default_pool_size = 25
+min_pool_size = 0
+reserve_pool_size = 0
+max_db_connections = 0
+max_prepared_statements = 200
+ignore_startup_parameters = extra_float_digits, search_path
+server_reset_query = DISCARD ALL
+server_check_query = <empty>
+server_idle_timeout = 300
+query_wait_timeout = 30.5
+log_connections = 0
+log_disconnections = 0
+tcp_keepalive = 1
+tcp_keepidle = 60
+`;
+
+const USERS = { "/etc/pgbouncer/userlist.txt": '"postgres" "secret"\n"shop" "hunter2"\n' };
+
+test("loadConfig() loads a usual pgbouncer.ini without a problem or a warning", () => {
+  const { config, problems, warnings } = load(TYPICAL, USERS);
+  assert.equal(lines(problems), []);
+  assert.equal(lines(warnings), []);
+  assert.ok(config);
+  const { settings } = config;
+  assert.equal(settings.listenAddr, ["0.0.0.0", "::"]);
+  assert.is(settings.unixSocketMode, 0o770);
+  assert.equal(settings.adminUsers, ["postgres", "admin"]);
+  assert.is(settings.authType, "scram-sha-256");
+  assert.is(settings.queryWaitTimeoutMs, 30_500);
+  assert.is(settings.logConnections, false);
+  assert.equal([...config.databases.keys()], ["local", "shop", "reports"]);
+  assert.equal([...config.userlist.keys()], ["postgres", "shop"]);
+});
+
+test("loadConfig() fills every field of a database", () => {
+  const config = configOf(TYPICAL, USERS);
+  assert.equal(config.databases.get("reports"), {
+    name: "reports",
+    dbname: "reports",
+    hosts: ["10.0.0.6", "10.0.0.7"],
+    port: 5432,
+    user: "reporter",
+    password: "it's",
+    authUser: null,
+    authQuery: null,
+    authDbname: null,
+    poolSize: null,
+    minPoolSize: null,
+    reservePoolSize: null,
+    poolMode: null,
+    connectQuery: "set work_mem = '64MB'",
+    loadBalanceHosts: "round-robin",
+    maxDbConnections: null,
+    maxDbClientConnections: null,
+    serverLifetimeMs: null,
+    queryWaitTimeoutMs: null,
+    startupParameters: { client_encoding: "UTF8", application_name: "reports" },
+  });
+  assert.is(config.databases.get("shop")?.dbname, "shop_production");
+  assert.is(config.databases.get("shop")?.port, 5433);
+});
+
+test("loadConfig() takes unix_socket_dir for a database without a host, wherever it stands", () => {
+  const config = configOf(TYPICAL, USERS);
+  assert.equal(config.databases.get("local")?.hosts, ["/var/run/postgresql"]);
+  assert.equal(configOf(iniWith("", "a =")).databases.get("a")?.hosts, ["/tmp"]);
+  const hosts = "a = host=/run/pg\nb = host=@pg\nc = host='h1, h2'";
+  const { databases } = configOf(iniWith("", hosts));
+  assert.equal([...databases.values()].map(({ hosts }) => hosts), [["/run/pg"], ["@pg"], [
+    "h1",
+    "h2",
+  ]]);
+});
+
+test("loadConfig() fills every field of a user", () => {
+  const config = configOf(iniWith() + "[users]\nu = pool_size=3 reserve_pool_size=0\n");
+  assert.equal(config.users.get("u"), {
+    name: "u",
+    poolMode: null,
+    poolSize: 3,
+    reservePoolSize: 0,
+    maxUserConnections: null,
+    maxUserClientConnections: null,
+    queryTimeoutMs: null,
+    queryWaitTimeoutMs: null,
+    idleTransactionTimeoutMs: null,
+    transactionTimeoutMs: null,
+    clientIdleTimeoutMs: null,
+  });
+});
+
+test("loadConfig() returns a frozen configuration that survives a structured clone", () => {
+  const config = configOf(TYPICAL, USERS);
+  assert.ok(Object.isFrozen(config) && Object.isFrozen(config.settings));
+  assert.ok(Object.isFrozen(config.settings.listenAddr));
+  for (const database of config.databases.values()) {
+    assert.ok(Object.isFrozen(database) && Object.isFrozen(database.hosts));
+    assert.ok(Object.isFrozen(database.startupParameters));
+  }
+  assert.ok(Object.isFrozen(config.userlist.get("shop")));
+  assert.equal(structuredClone(config), config);
+});
+
+test("loadConfig() reports all problems at once, each with its file and line", () => {
+  const text = `[databases]
+shop = host=a prot=5433
+pgbouncer = host=a
+shop2 = host='a
+[pgbuncer]
+x = 1
+[pgbouncer]
+pool_mode = session
+listen_prot = 6432
+listen_port = 99999
+query_wait_timeout = 5min
+auth_type = hba
+auth_file = users.txt
+client_tls_sslmode = require
+max_db_connections = 50
+verbose = 1 ; more
+nonsense
+%include more.ini
+`;
+  const { config, problems } = load(text, {
+    "users.txt": '"a" "b"\n"c"\n',
+    "more.ini": "user = nobody\nbudget_mode = leased\nproxy_protocol = 1\n",
+  });
+  assert.is(config, null);
+  assert.equal(problems.map(problemText).sort(), [
+    `main.ini:10: listen_port: "99999" is not a whole number from 1 to 65535`,
+    `main.ini:11: query_wait_timeout: "5min" is not a number of seconds, without a unit, from 0 to 1000000000`,
+    `main.ini:12: auth_type = "hba" is not supported: this version has any, trust, plain, md5 and scram-sha-256`,
+    `main.ini:14: client_tls_sslmode = "require" is not supported: this version has no TLS towards clients`,
+    `main.ini:15: max_db_connections = "50" is not supported: this version does not enforce this limit: leave it at 0`,
+    `main.ini:16: verbose: "1 ; more" is not a whole number from 0 to 2147483647, and comments have lines of their own`,
+    `main.ini:17: no "=" in the line: "key = value", a section or a comment is wanted`,
+    `main.ini:2: database "shop": unknown key "prot", did you mean "port"`,
+    `main.ini:3: database "pgbouncer" is reserved for the admin console`,
+    `main.ini:4: database "shop2": the quote of "host" is not closed`,
+    `main.ini:5: unknown section "pgbuncer", did you mean "pgbouncer"`,
+    `main.ini:8: pool_mode = "session" is not supported: this version has transaction pooling only: write pool_mode = transaction`,
+    `main.ini:9: unknown setting "listen_prot", did you mean "listen_port"`,
+    `more.ini:1: user = "nobody" is not supported: start pgweir as that user`,
+    `more.ini:2: budget_mode = "leased" is not supported: this version has budget_mode = static only`,
+    `more.ini:3: proxy_protocol = "1" is not supported: this version does not read the PROXY header`,
+    `users.txt:2: no secret in quotes after the user`,
+  ]);
+});
+
+/** Settings, and what they are answered with; `error` or `warning` and the message, or nothing. */
+const verdicts: readonly (readonly [string, string])[] = [
+  ["auth_type = any", `error database "shop": auth_type = any needs a user = in every database`],
+  ["auth_type = trust", ""],
+  ["auth_type = PLAIN", ""],
+  ["auth_type = md5", ""],
+  [
+    "auth_type = ldap",
+    `error auth_type = "ldap" is not supported: this version has any, trust, plain, md5 and scram-sha-256`,
+  ],
+  [
+    "auth_user = pooler",
+    `error auth_user = "pooler" is not supported: this version reads secrets from auth_file only, it has no auth_query`,
+  ],
+  ["client_tls_sslmode = disable", ""],
+  [
+    "client_tls_sslmode = allow",
+    `error client_tls_sslmode = "allow" is not supported: this version has no TLS towards clients`,
+  ],
+  ["server_tls_sslmode = disable", ""],
+  [
+    "server_tls_sslmode = verify-full",
+    `error server_tls_sslmode = "verify-full" is not supported: this version has no TLS towards servers`,
+  ],
+  ["max_user_connections = 0", ""],
+  [
+    "max_user_connections = 9",
+    `error max_user_connections = "9" is not supported: this version does not enforce this limit: leave it at 0`,
+  ],
+  [
+    "disable_pqexec = 1",
+    `error disable_pqexec = "1" is not supported: this version cannot do this: leave it out`,
+  ],
+  ["logfile = /var/log/p.log", `warning logfile = "/var/log/p.log" has no effect in this version`],
+  ["logfile =", ""],
+  ["min_pool_size = 5", `warning min_pool_size = "5" has no effect in this version`],
+  ["query_wait_notify = 5.0", ""],
+  ["budget_auth = root:hunter2", "warning budget_auth has no effect in this version"],
+  [
+    "auth_ldap_options = ldapbindpasswd=hunter2",
+    "warning auth_ldap_options has no effect in this version",
+  ],
+  ["bus_url = nats://u:hunter2@a, nats://b", ""],
+  ["workers = 4", ""],
+  ["workers = many", `error workers: "many" is not auto or a whole number from 1 to 1024`],
+  [
+    "unix_socket_dir =",
+    `error nothing to listen on: listen_addr and unix_socket_dir are both empty`,
+  ],
+  ["unix_socket_dir = @pg", ""],
+  [
+    `unix_socket_dir = /${"d".repeat(99)}`,
+    "error unix_socket_dir makes a socket path longer than 107 bytes",
+  ],
+  [
+    "default_pool_size = 0",
+    "warning default_pool_size = 0: no server connection is opened, clients wait for ever",
+  ],
+  ["auth_file = gone.txt", `error read auth_file "gone.txt": no such file`],
+  [
+    "drain_timeout = \x1b[2J",
+    String
+      .raw`error drain_timeout: "\x1b[2J" is not a number of seconds, without a unit, from 0 to 1000000000`,
+  ],
+];
+
+test("loadConfig() answers each setting with an error, a warning or nothing", () => {
+  for (const [line, expected] of verdicts) {
+    const { problems, warnings } = load(iniWith(line));
+    const found = [
+      ...problems.map(({ message }) => `error ${message}`),
+      ...warnings.filter(({ message }) => !message.endsWith("nobody can log in"))
+        .map(({ message }) => `warning ${message}`),
+    ];
+    assert.equal(found, expected === "" ? [] : [expected], line);
+  }
+});
+
+const entryVerdicts: readonly (readonly [string, string])[] = [
+  [
+    "a = host=h pool_mode=session",
+    `error database "a": pool_mode = "session" is not supported: this version has transaction pooling only: write pool_mode = transaction`,
+  ],
+  ["a = host=h pool_mode=transaction", ""],
+  ["a = host=h max_db_connections=0", ""],
+  [
+    "a = host=h max_db_connections=5",
+    `error database "a": max_db_connections = "5" is not supported: this version does not enforce this limit: leave it at 0`,
+  ],
+  [
+    "a = host=h auth_user=x",
+    `error database "a": auth_user = "x" is not supported: this version reads secrets from auth_file only, it has no auth_query`,
+  ],
+  [
+    "a = host=h query_wait_timeout=120",
+    `error database "a": query_wait_timeout = "120" is not supported: this version has one query_wait_timeout, in [pgbouncer]`,
+  ],
+  [
+    "a = host=h reserve_pool=5",
+    `warning database "a": reserve_pool = "5" has no effect in this version`,
+  ],
+  ["a = host=h port=0", `error database "a": port: "0" is not a whole number from 1 to 65535`],
+  [
+    "a = host=h pool_size=x",
+    `error database "a": pool_size: "x" is not a whole number from 0 to 2147483647`,
+  ],
+  ["a = host=,", `error database "a": host names no address`],
+  ["a = host=h port=1 port=2", `warning database "a": port stands twice, the last one wins`],
+  ["a = host=h hots=g", `error database "a": unknown key "hots", did you mean "host"`],
+  [
+    "a = host=h password=my hunter2=x",
+    `error database "a": unknown key after password, a value with blanks needs single quotes`,
+  ],
+  ["a = host=h password='hunter2", `error database "a": the quote of "password" is not closed`],
+  [
+    `a = host=/${"d".repeat(99)}`,
+    `error database "a": host makes a socket path longer than 107 bytes`,
+  ],
+  [`a = host=h user=${"u".repeat(129)}`, `error database "a": user is longer than 128 bytes`],
+  [`${"a".repeat(63)} = host=h`, ""],
+  [
+    `${"a".repeat(64)} = host=h`,
+    `error database "${"a".repeat(64)}": the name is longer than 63 bytes`,
+  ],
+  ["a = host=h\na = host=g", `warning "a" stood in line 2 already, this line wins`],
+  [
+    "a = host=h\n[users]\nu = pool_mode=statement",
+    `error user "u": pool_mode = "statement" is not supported: this version has transaction pooling only: write pool_mode = transaction`,
+  ],
+  [
+    "a = host=h\n[users]\nu = max_user_connections=5",
+    `error user "u": max_user_connections = "5" is not supported: this version does not enforce this limit: leave it at 0`,
+  ],
+  [
+    "a = host=h\n[users]\nu = query_timeout=5",
+    `warning user "u": query_timeout = "5" has no effect in this version`,
+  ],
+  ["a = host=h\n[users]\nu = host=h", `error user "u": unknown key "host"`],
+  [
+    "a = host=h\n[peers]\n1 = host=/tmp/p1",
+    "warning section [peers] is not needed: workers find each other on the bus",
+  ],
+  ["a = host=h\n[groups]\nx = y", "error section [groups]: this version has no resource groups"],
+];
+
+test("loadConfig() answers each entry with an error, a warning or nothing", () => {
+  for (const [text, expected] of entryVerdicts) {
+    const { problems, warnings } = load(iniWith("auth_file = u.txt", text), {
+      "u.txt": '"u" "hunter2"',
+    });
+    const found = [
+      ...problems.map(({ message }) => `error ${message}`),
+      ...warnings.map(({ message }) => `warning ${message}`),
+    ];
+    assert.equal(found, expected === "" ? [] : [expected], text);
+  }
+});
+
+test("loadConfig() refuses a file without pool_mode, whose default is session", () => {
+  assert.equal(lines(load("[pgbouncer]\nauth_type = trust\n").problems), [
+    `0: pool_mode is not set, its default "session" is not supported: ` +
+    "this version has transaction pooling only: write pool_mode = transaction",
+  ]);
+});
+
+test("loadConfig() reports a file without the section [pgbouncer]", () => {
+  const messages = lines(load("[databases]\na = host=h\n").problems);
+  assert.is(messages[0], "0: no section [pgbouncer]");
+});
+
+test("loadConfig() reads [pgweir] as [pgbouncer]", () => {
+  const config = configOf("[pgweir]\npool_mode = transaction\nworkers = 3\nlisten_port = 7000\n");
+  assert.is(config.settings.workers, 3);
+  assert.is(config.settings.listenPort, 7000);
+  const both = load(iniWith("listen_port = 1\n[pgweir]\nlisten_port = 2"));
+  assert.is(both.config?.settings.listenPort, 2);
+  assert.ok(
+    lines(both.warnings).includes(
+      `7: "listen_port" stood in line 5 already, this line wins`,
+    ),
+  );
+});
+
+test("loadConfig() keeps earlier settings when [pgbouncer] is opened again, and says so", () => {
+  const { config, warnings } = load(iniWith("listen_port = 7000\n[pgbouncer]\nverbose = 1"));
+  assert.is(config?.settings.listenPort, 7000);
+  assert.is(
+    lines(warnings)[0],
+    "6: section [pgbouncer] was opened in line 3 already: the settings there stay, " +
+      "PgBouncer would put them back to their defaults",
+  );
+});
+
+test("loadConfig() judges the last value when a setting stands twice", () => {
+  const { config, warnings } = load(iniWith("budget_mode = leased\nbudget_mode = static"));
+  assert.is(config?.settings.budgetMode, "static");
+  assert.is(lines(warnings)[0], `6: "budget_mode" stood in line 5 already, this line wins`);
+});
+
+test("loadConfig() warns when nobody can connect or log in", () => {
+  assert.equal(lines(load("[pgbouncer]\npool_mode = transaction\n").warnings), [
+    "0: auth_type = md5 and no user in auth_file: nobody can log in",
+    "0: section [databases] names no database: nobody can connect",
+  ]);
+});
+
+test("loadConfig() lists a thousand problems and counts the others", () => {
+  const { problems } = load(`[pgbouncer]\n${"nonsense\n".repeat(300_000)}`);
+  assert.is(problems.length, 1001);
+  // The further one is the missing pool_mode.
+  assert.is(problems.at(-1)?.message, "299001 more problem(s) are not listed");
+});
+
+test("loadConfig() puts no secret into problems and warnings", () => {
+  const text = `[databases]
+a = host=h password=hunter2 port=x
+b = host=h password='hunter2
+c = host=h password=hunter2 hunter2=1
+hunter2
+[pgbouncer]
+auth_file = users.txt
+budget_auth = hunter2
+bus_url = nats://hunter2@h
+auth_ldap_options = hunter2
+console_admin = hunter2
+`;
+  const { problems, warnings } = load(text, { "users.txt": '"a" "hunter2\n"a" hunter2\nhunter2' });
+  assert.ok(problems.length >= 7);
+  assert.not.match(JSON.stringify([problems, warnings]), "hunter2");
+});
+
+test("loadConfig() hash is equal for files that mean the same and differs when the meaning does", () => {
+  const base = configOf(iniWith("verbose = 0", "a = host=h\nb = host=h port=5432"));
+  assert.match(base.hash, /^[0-9a-f]{64}$/);
+  const same = [
+    iniWith("; comment", "b = port=5432 host=h\n\na = host='h'"),
+    iniWith("query_wait_timeout = 120.0\nlisten_port=6432", "a = host=h\nb = host=h dbname=b"),
+  ];
+  for (const text of same) assert.is(configOf(text).hash, base.hash, text);
+  const different = [
+    iniWith("verbose = 1", "a = host=h\nb = host=h"),
+    iniWith("", "a = host=h\nb = host=g"),
+    iniWith("", "a = host=h\nb = host=h\n* = host=h"),
+    iniWith("", "a = host=h\nb = host=h\n[users]\nu = pool_size=1"),
+    iniWith("", "a = host=h\nb = host=h password=x"),
+    iniWith("", "a = host=h\nb = host=h password=y"),
+    iniWith("bus_url = nats://a", "a = host=h\nb = host=h"),
+    iniWith("bus_url = nats://b", "a = host=h\nb = host=h"),
+  ];
+  const hashes = [base.hash, ...different.map((text) => configOf(text).hash)];
+  const list = iniWith("auth_file = u", "a = host=h\nb = host=h");
+  for (const users of ['"u" ""', '"u" "1"', '"u" "2"', '"v" "2"']) {
+    hashes.push(configOf(list, { u: users }).hash);
+  }
+  assert.is(new Set(hashes).size, hashes.length);
+});
+
+test("lookupDatabase() returns the entry, else the fallback under the name asked for, else null", () => {
+  const config = configOf(iniWith("", "a = host=h dbname=x\n* = host=g port=1 pool_size=2"));
+  assert.is(lookupDatabase(config, "a")?.dbname, "x");
+  const other = lookupDatabase(config, "other");
+  assert.is(other?.name, "other");
+  assert.is(other?.dbname, "other");
+  assert.equal(other?.hosts, ["g"]);
+  assert.is(lookupDatabase(config, "pgbouncer"), null);
+  assert.is(lookupDatabase(config, ""), null);
+  assert.is(lookupDatabase(config, "a".repeat(64)), null);
+  assert.is(lookupDatabase(configOf(iniWith("", "a = host=h")), "other"), null);
+  const fixed = configOf(iniWith("", "* = host=h dbname=x"));
+  assert.is(lookupDatabase(fixed, "other")?.dbname, "x");
+});
+
+test("poolSizeFor() takes the user's size, then the database's, then the default", () => {
+  const config = configOf(
+    iniWith("default_pool_size = 7", "a = host=h\nb = host=h pool_size=3\n* = host=h pool_size=4") +
+      "[users]\nu = pool_size=2\nv =\nzero = pool_size=0\n",
+  );
+  const rows: readonly (readonly [string, string, number])[] = [
+    ["a", "x", 7],
+    ["b", "x", 3],
+    ["other", "x", 4],
+    ["a", "u", 2],
+    ["b", "u", 2],
+    ["b", "v", 3],
+    ["b", "zero", 0],
+  ];
+  for (const [database, user, size] of rows) {
+    assert.is(poolSizeFor(config, database, user), size, `${database}/${user}`);
+  }
+});
+
+test("loadConfig() reads files from disk, and says why when it cannot", () => {
+  const folder = mkdtempSync(join(tmpdir(), "pgweir-config-"));
+  try {
+    const path = join(folder, MAIN);
+    const users = join(folder, "users.txt");
+    writeFileSync(users, '"u" "x"\n');
+    writeFileSync(path, `\uFEFF${iniWith(`auth_file = ${users}`)}`);
+    const { config, problems } = loadConfig(path);
+    assert.equal(problems, []);
+    assert.is(config?.userlist.get("u")?.secret, "x");
+    const latin1 = new Uint8Array([...new TextEncoder().encode('"u" "'), 0xe4, 0x22]);
+    writeFileSync(users, latin1);
+    assert.equal(loadConfig(path).problems.map(problemText), [
+      `${users}:1: line is not valid UTF-8, or holds a NUL character`,
+    ]);
+    rmSync(users);
+    assert.equal(loadConfig(path).problems.map(problemText), [
+      `${path}:5: read auth_file "${users}": no such file`,
+    ]);
+    const [directory] = loadConfig(folder).problems;
+    assert.is(directory?.message, `read "${folder}": it is a directory`);
+    const [device] = loadConfig("/dev/zero").problems;
+    assert.is(device?.message, `read "/dev/zero": the file is larger than 67108864 bytes`);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test.run();
