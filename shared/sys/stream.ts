@@ -157,11 +157,12 @@ export class Stream implements EventSource {
     if (this.closed) return;
     this.closed = true;
     this.#phase = "closed";
+    this.#reading = "over";
     this.#hotFd = -1;
     this.#dropOutput();
     this.#deadline?.cancel();
     this.#deadline = null;
-    if (this.#interest !== PARKED) this.#reactor.remove(this.fd);
+    this.#park();
     closeFd(this.fd);
   }
 
