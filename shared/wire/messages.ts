@@ -9,6 +9,10 @@ import { encodeUtf8 } from "./text.ts";
 
 /** The bytes of all parts in one new array. */
 export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
+  return join(parts);
+}
+
+function join(parts: readonly Uint8Array[]): Uint8Array {
   let length = 0;
   for (const part of parts) length += part.length;
   const whole = new Uint8Array(length);
@@ -22,8 +26,12 @@ export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
 
 /** A message of any type from its body parts, e.g. `message(Backend.parseComplete)`. */
 export function message(type: number, ...parts: readonly Uint8Array[]): Uint8Array {
-  const header = new Uint8Array(5);
-  const whole = concatBytes(header, ...parts);
+  return build(type, parts);
+}
+
+// An array, not arguments: 65,535 values of a row are more arguments than a call may have.
+function build(type: number, parts: readonly Uint8Array[]): Uint8Array {
+  const whole = join([new Uint8Array(5), ...parts]);
   whole[0] = type;
   writeInt32(whole, 1, whole.length - 1);
   return whole;
@@ -125,7 +133,7 @@ export function authenticationMd5(salt: Uint8Array): Uint8Array {
 /** Offers SASL mechanisms, the preferred one first. */
 export function authenticationSasl(mechanisms: readonly string[]): Uint8Array {
   const names = mechanisms.map(cString);
-  return message(Backend.authentication, int32(10), ...names, new Uint8Array(1));
+  return build(Backend.authentication, [int32(10), ...names, new Uint8Array(1)]);
 }
 
 export function authenticationSaslContinue(data: Uint8Array): Uint8Array {
@@ -143,7 +151,7 @@ export function authenticationSaslFinal(data: Uint8Array): Uint8Array {
 export function negotiateProtocolVersion(minor: number, names: readonly string[]): Uint8Array {
   const version = int32((3 << 16) | minor);
   const options = names.map(cString);
-  return message(Backend.negotiateProtocolVersion, version, int32(names.length), ...options);
+  return build(Backend.negotiateProtocolVersion, [version, int32(names.length), ...options]);
 }
 
 /** A result column; typeSize is PostgreSQL's typlen, negative for variable width. */
@@ -157,11 +165,11 @@ export function rowDescription(columns: readonly Column[]): Uint8Array {
     const textFormat = int16(0);
     parts.push(cString(name), noTable, int32(typeOid), int16(typeSize), int32(-1), textFormat);
   }
-  return message(Backend.rowDescription, ...parts);
+  return build(Backend.rowDescription, parts);
 }
 
 export function dataRow(values: readonly (string | null)[]): Uint8Array {
-  return message(Backend.dataRow, count16("values", values), ...values.map(sized));
+  return build(Backend.dataRow, [count16("values", values), ...values.map(sized)]);
 }
 
 export function commandComplete(tag: string): Uint8Array {
@@ -214,7 +222,7 @@ export function parseMessage(
   oids: readonly number[] = [],
 ): Uint8Array {
   const count = count16("parameter types", oids);
-  return message(Frontend.parse, cString(name), cString(sql), count, ...oids.map(int32));
+  return build(Frontend.parse, [cString(name), cString(sql), count, ...oids.map(int32)]);
 }
 
 /** Values in text format if strings or null, in binary if bytes; results in text unless said. */
@@ -226,8 +234,7 @@ export function bindMessage(
 ): Uint8Array {
   const binary = values.some((value) => value instanceof Uint8Array);
   const formats = binary ? values.map((value) => value instanceof Uint8Array ? 1 : 0) : [];
-  return message(
-    Frontend.bind,
+  return build(Frontend.bind, [
     cString(portal),
     cString(statement),
     count16("parameter formats", formats),
@@ -236,7 +243,7 @@ export function bindMessage(
     ...values.map(sized),
     count16("result formats", resultFormats),
     ...resultFormats.map(int16),
-  );
+  ]);
 }
 
 /** `kind` S is a statement, P a portal. */

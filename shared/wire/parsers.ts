@@ -190,7 +190,7 @@ export type PasswordMessage = { kind: "password"; password: Uint8Array } | WireP
 
 /** Reads a clear-text password or md5 response: bytes, since its encoding is the client's. */
 export function parsePassword(body: Uint8Array): PasswordMessage {
-  if (findNul(body, 0, body.length) !== body.length - 1) {
+  if (body.length === 0 || findNul(body, 0, body.length) !== body.length - 1) {
     return wireProblem("08P01", "invalid password packet size");
   }
   return { kind: "password", password: copyBytes(body, 0, body.length - 1) };
