@@ -2,7 +2,7 @@
 // only where it is the well-known one of the demo database.
 
 export interface ListenAddress {
-  /** A numeric address, a name, "*" for every interface, or the directory of a unix socket ("/..."). */
+  /** A numeric address, a name, "*" for every interface, or the directory of a unix socket ("/...", "@..."). */
   readonly host: string;
   readonly port: number;
 }
@@ -35,7 +35,7 @@ export function readyText(banner: Banner): string {
 
 /** host:port; [host]:port for IPv6; the socket's path for a directory. */
 export function addressText({ host, port }: ListenAddress): string {
-  if (host.startsWith("/")) return `${host}/.s.PGSQL.${port}`;
+  if (isSocketDirectory(host)) return `${host}/.s.PGSQL.${port}`;
   return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
@@ -50,7 +50,11 @@ function uri(banner: Banner, user: string | null, database: string): string {
 
 /** Where to connect to what listens there: every interface is reached through the loopback one. */
 function reachable({ host, port }: ListenAddress): string {
-  if (host.startsWith("/")) return `${encodeURIComponent(host)}:${port}`;
+  if (isSocketDirectory(host)) return `${encodeURIComponent(host)}:${port}`;
   if (host === "*" || host === "0.0.0.0") return `127.0.0.1:${port}`;
   return addressText({ host: host === "::" ? "::1" : host, port });
+}
+
+function isSocketDirectory(host: string): boolean {
+  return host.startsWith("/") || host.startsWith("@");
 }

@@ -1,14 +1,10 @@
 // The configuration that `pgweir up` writes when it is given none: a pgbouncer.ini and its auth_file, for
 // the demo database or for a server named with --upstream. Pure text; quoting is that of the two formats.
 
+import type { ServerAddress } from "./plan.ts";
+
 export interface GeneratedConfig {
-  readonly server: {
-    readonly host: string;
-    readonly port: number;
-    readonly database: string;
-    /** null: the setting's default. */
-    readonly sslmode: string | null;
-  };
+  readonly server: ServerAddress;
   readonly user: string;
   readonly listenPort: number;
   /** Absolute path of the auth_file. */

@@ -35,6 +35,8 @@ export interface LocalPostgresOptions {
   readonly maxConnections: number;
   readonly logFile: string;
   readonly log: (line: string) => void;
+  /** Ends a start that is under way. */
+  readonly aborted: AbortSignal;
 }
 
 export class LocalPostgres {
@@ -80,8 +82,12 @@ export class LocalPostgres {
       onExit();
     });
     if (server.pid !== undefined) this.#guard = startGuard(server.pid, files);
-    const ready = await waitUntil(() => this.#ended || this.#isReady(), startTimeoutMs);
-    if (this.#ended || !ready) {
+    const { aborted } = this.#options;
+    const ready = await waitUntil(
+      () => this.#ended || aborted.aborted || this.#isReady(),
+      startTimeoutMs,
+    );
+    if (this.#ended || aborted.aborted || !ready) {
       const reason = this.#ended ? this.#failure() : `not ready after ${startTimeoutMs / 1000} s`;
       await this.stop();
       if (spawnFailure !== null) throw spawnFailure;

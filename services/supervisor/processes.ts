@@ -49,7 +49,10 @@ export function startProcess(
   return child;
 }
 
-/** Runs a program to its end, with `input` on its standard input. */
+/**
+ * Runs a program to its end, with `input` on its standard input. In a session of its own: a Ctrl-C at the
+ * terminal is for us alone, and what takes a second may as well be finished.
+ */
 export function run(
   command: string,
   args: readonly string[],
@@ -59,7 +62,7 @@ export function run(
     const child = startProcess(
       command,
       args,
-      { ...asAccount(options.account), stdio: ["pipe", "pipe", "pipe"] },
+      { ...asAccount(options.account), detached: true, stdio: ["pipe", "pipe", "pipe"] },
       (failure) => {
         clearTimeout(timer);
         reject(failure);

@@ -1,0 +1,61 @@
+// The commands of this folder, composed for the process they run in. No logic of their own.
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { checkConfig } from "../../shared/config/mod.ts";
+import {
+  runtimeCommand,
+  runtimeName,
+  runtimeVersion,
+  setProcessName,
+} from "../../shared/sys/mod.ts";
+import { type UpCommand, usageText } from "./arguments.ts";
+import { printError, printOut } from "./output.ts";
+import { onSignals } from "./signals.ts";
+import { Up } from "./up.ts";
+
+const cli = join(import.meta.dirname!, "../cli.ts");
+const manifest = join(import.meta.dirname!, "../../package.json");
+
+/** `pgweir up`: runs until it is told to stop; returns the exit code. */
+export async function runUp(command: UpCommand): Promise<number> {
+  setProcessName("pgweir");
+  const up = new Up(command, {
+    directory: process.cwd(),
+    systemDirectory: "/var/lib/pgweir",
+    environment: process.env,
+    workerCommand: (runtime, file) => [...runtimeCommand(runtime), cli, "pooler", file],
+    times: { readyMs: 30_000, drainMarginMs: 2000, quitMs: 2000 },
+  });
+  const forget = onSignals(up);
+  try {
+    return await up.run();
+  } finally {
+    forget();
+  }
+}
+
+/** `pgweir check`: says everything that is wrong with a configuration; returns the exit code. */
+export function runCheck(file: string): number {
+  const { ok, lines } = checkConfig(file);
+  printOut(`${lines.join("\n")}\n`);
+  return ok ? 0 : 1;
+}
+
+export function runVersion(): number {
+  const { version } = JSON.parse(readFileSync(manifest, "utf8"));
+  printOut(`pgweir ${version} (${runtimeName} ${runtimeVersion()})\n`);
+  return 0;
+}
+
+export function runHelp(): number {
+  printOut(usageText);
+  return 0;
+}
+
+/** A command line that makes no sense; returns the exit code. */
+export function runMisuse(problem: string): number {
+  printError(`pgweir: ${problem}\n`);
+  return 2;
+}

@@ -1,0 +1,310 @@
+// `pgweir up`: everything of one host, from nothing to ready and back to nothing. It puts the parts in
+// order (lock, port, PostgreSQL, configuration, bus, workers) and undoes them in the opposite one, whatever
+// ended the start or the run. What a part does is in its own file.
+// Invariant: when run() has returned, no process and no socket of this host is left.
+
+import { randomBytes } from "node:crypto";
+import { mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join, resolve } from "node:path";
+import process from "node:process";
+import { type Bus, BusError, connectBus, EmbeddedBus } from "../../shared/bus/mod.ts";
+import { type Config, loadConfig, problemText } from "../../shared/config/mod.ts";
+import { runtimeName } from "../../shared/sys/mod.ts";
+import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
+import type { UpCommand } from "./arguments.ts";
+import { readyText } from "./banner.ts";
+import { fileFailure, StartFailure } from "./failure.ts";
+import { Fleet } from "./fleet.ts";
+import { generatedIni, generatedUserlist, listenHost, poolSize } from "./generated_config.ts";
+import { lockInstance } from "./instance_lock.ts";
+import { checkListen } from "./listen_check.ts";
+import { LocalPostgres } from "./local_postgres.ts";
+import { printError, printOut } from "./output.ts";
+import {
+  bannerOf,
+  listenAddresses,
+  type Login,
+  type ServerAddress,
+  upstreamLogin,
+  workerCount,
+} from "./plan.ts";
+import { preparePostgres } from "./postgres_files.ts";
+import { maxConnections } from "./postmaster.ts";
+import { PresenceTable } from "./presence_table.ts";
+import { StopRequests } from "./stop_requests.ts";
+
+type Runtime = "bun" | "deno";
+
+export interface UpContext {
+  /** Where .pgweir is made, and what a relative path is relative to: the working directory. */
+  readonly directory: string;
+  /** See postgres_files.ts. */
+  readonly systemDirectory: string;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** argv of a worker. */
+  readonly workerCommand: (runtime: Runtime, file: string) => readonly string[];
+  readonly times: {
+    /** From the start of a worker until it must be ready. */
+    readonly readyMs: number;
+    /** How much longer than drain_timeout a worker may take to drain. */
+    readonly drainMarginMs: number;
+    /** From SIGQUIT to SIGKILL. */
+    readonly quitMs: number;
+  };
+}
+
+const demo: Login & { readonly name: string } = { name: "demo", user: "demo", password: "demo" };
+const defaultPort = 6432;
+
+export class Up {
+  readonly #command: UpCommand;
+  readonly #context: UpContext;
+  readonly #stopRequests = new StopRequests();
+  readonly #stopped = new AbortController();
+  readonly #presence = new PresenceTable();
+  readonly #unlock: (() => void)[] = [];
+  #logger: Logger = createLogger({ component: "supervisor", level: "info", format: "text" });
+  #postgres: LocalPostgres | null = null;
+  #embeddedBus: EmbeddedBus | null = null;
+  #bus: Bus | null = null;
+  #fleet: Fleet | null = null;
+  /** Resolves when the fleet has ended; null until it was asked to. */
+  #fleetEnd: Promise<void> | null = null;
+  /** As a worker names it, e.g. "bun 1.4.5"; workers may run on another runtime than we. */
+  #workerRuntime = "";
+  /** Resolves with the exit code when the run is over. */
+  readonly #over: Promise<number>;
+  #end: (code: number) => void = () => {};
+
+  constructor(command: UpCommand, context: UpContext) {
+    this.#command = command;
+    this.#context = context;
+    this.#over = new Promise((resolve) => this.#end = resolve);
+  }
+
+  /** Returns the exit code. */
+  async run(): Promise<number> {
+    try {
+      const ready = await this.#start();
+      printOut(ready);
+      return await this.#over;
+    } catch (error) {
+      if (this.#stopped.signal.aborted) {
+        this.#logger.warning("stopped before it was ready");
+      } else if (error instanceof StartFailure) {
+        for (const line of error.message.split("\n")) printError(`pgweir: ${line}\n`);
+      } else throw error;
+      return 1;
+    } finally {
+      await this.#close();
+    }
+  }
+
+  /** SIGINT and SIGTERM drain, a second one or SIGQUIT ends at once. */
+  stop(signal: "SIGINT" | "SIGTERM" | "SIGQUIT"): void {
+    const step = this.#stopRequests.on(signal, performance.now());
+    if (step === "nothing") return;
+    this.#logger.info(
+      step === "quit"
+        ? `got ${signal}, ending at once`
+        : `got ${signal}, draining; a second one ends at once`,
+    );
+    this.#stopped.abort();
+    if (step === "quit") this.#fleetEnd = this.#fleet?.quit() ?? null;
+    else this.#fleetEnd = this.#fleet?.drain() ?? null;
+    this.#end(0);
+  }
+
+  /** SIGHUP: the workers read their configuration again. */
+  reload(): void {
+    this.#logger.info("got SIGHUP, passing it on to the workers");
+    this.#fleet?.signalAll("SIGHUP");
+  }
+
+  /** Returns the ready text. */
+  async #start(): Promise<string> {
+    const { file } = this.#command;
+    const config = file === null ? await this.#generateConfig() : await this.#readConfig(file);
+    const workers = workerCount(this.#command, config, availableParallelism());
+    const runtime = this.#command.runtime ?? config.settings.runtime;
+    const { url, token } = await this.#startBus(config);
+    await this.#startFleet(config, { workers, runtime, busUrl: url, busToken: token });
+    const isDemo = file === null && this.#command.upstream === null;
+    const running = this.#workerRuntime || runtime;
+    return readyText(bannerOf(config, workers, running, isDemo ? demo : null));
+  }
+
+  async #readConfig(file: string): Promise<Config> {
+    const config = this.#load(file);
+    this.#unlock.push(lockInstance(resolve(this.#context.directory, file)));
+    await checkListen(listenAddresses(config));
+    return config;
+  }
+
+  async #generateConfig(): Promise<Config> {
+    const { upstream, workers } = this.#command;
+    const stateDirectory = join(this.#context.directory, ".pgweir");
+    const login = upstream === null ? demo : upstreamLogin(upstream, this.#context.environment);
+    try {
+      mkdirSync(stateDirectory, { recursive: true });
+    } catch (error) {
+      throw fileFailure("make the directory", stateDirectory, error);
+    }
+    this.#unlock.push(lockInstance(stateDirectory));
+    const listenPort = this.#command.port ?? defaultPort;
+    await checkListen([{ host: listenHost, port: listenPort }]);
+    const runtime = this.#command.runtime ?? (runtimeName === "deno" ? "deno" : "bun");
+    const server = upstream ?? await this.#startPostgres(stateDirectory);
+    const authFile = join(stateDirectory, "userlist.txt");
+    const file = join(stateDirectory, "pgweir.ini");
+    writeWhole(authFile, generatedUserlist(login.user, login.password));
+    writeWhole(
+      file,
+      generatedIni({ server, user: login.user, listenPort, authFile, workers, runtime }),
+    );
+    return this.#load(file);
+  }
+
+  async #startPostgres(stateDirectory: string): Promise<ServerAddress> {
+    const log = (line: string) => this.#logger.info(line);
+    const files = await preparePostgres({
+      stateDirectory,
+      systemDirectory: this.#context.systemDirectory,
+      demo,
+      log,
+    });
+    // A copied or linked state directory leads to the same data.
+    this.#unlock.push(lockInstance(files.dataDirectory));
+    this.#stopped.signal.throwIfAborted();
+    const workers = this.#command.workers ?? availableParallelism();
+    this.#postgres = new LocalPostgres({
+      files,
+      maxConnections: maxConnections(workers, poolSize),
+      logFile: join(stateDirectory, "postgres.log"),
+      log,
+      aborted: this.#stopped.signal,
+    });
+    this.#postgres.onUnexpectedExit = (reason) => this.#fail(`PostgreSQL ended: ${reason}`);
+    const port = await this.#postgres.start();
+    return { host: "127.0.0.1", port, database: demo.name, sslmode: "disable" };
+  }
+
+  #load(file: string): Config {
+    const { config, problems, warnings } = loadConfig(file);
+    if (config === null) throw new StartFailure(problems.map(problemText).join("\n"));
+    const { verbose, logFormat } = config.settings;
+    this.#logger = createLogger({
+      component: "supervisor",
+      level: verbose > 0 ? "debug" : "info",
+      format: logFormat,
+    });
+    for (const warning of warnings) this.#logger.warning(problemText(warning));
+    return config;
+  }
+
+  async #startBus(config: Config): Promise<{ url: string; token: string }> {
+    const { mesh, busUrl } = config.settings;
+    const logger = this.#logger;
+    const isEmbedded = busUrl.length === 0;
+    const token = isEmbedded ? randomBytes(32).toString("base64url") : "";
+    let servers = busUrl;
+    try {
+      if (isEmbedded) {
+        this.#embeddedBus = new EmbeddedBus({ logger });
+        servers = [(await this.#embeddedBus.start({ token })).url];
+      }
+      this.#bus = await connectBus({
+        servers,
+        ...(isEmbedded ? { token } : { background: true }),
+        name: `supervisor-${randomBytes(6).toString("hex")}`,
+        mesh,
+        logger,
+      });
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code;
+      if (error instanceof BusError) throw new StartFailure(error.message);
+      if (code !== undefined) throw new StartFailure(`start the embedded bus: ${code}`);
+      throw error;
+    }
+    this.#stopped.signal.throwIfAborted();
+    return { url: servers.join(","), token };
+  }
+
+  async #startFleet(
+    config: Config,
+    plan: { workers: number; runtime: Runtime; busUrl: string; busToken: string },
+  ): Promise<void> {
+    const { drainTimeoutMs, mesh } = config.settings;
+    const { times } = this.#context;
+    const bus = this.#bus!;
+    const fleet = new Fleet({
+      count: plan.workers,
+      command: this.#workerCommand(plan.runtime, config.path),
+      seat: (index, workerId) =>
+        JSON.stringify({
+          index,
+          count: plan.workers,
+          workerId,
+          busUrl: plan.busUrl,
+          busToken: plan.busToken,
+          mesh,
+          supervisorPid: process.pid,
+        }),
+      times: {
+        readyMs: times.readyMs,
+        drainMs: drainTimeoutMs === 0 ? null : drainTimeoutMs + times.drainMarginMs,
+        quitMs: times.quitMs,
+      },
+      logger: this.#logger,
+      passOn: (line) => printError(`${line}\n`),
+      random: Math.random,
+      busConnected: () => bus.connected,
+      seenElsewhere: (id) => this.#presence.inUse(id, performance.now()),
+    });
+    this.#fleet = fleet;
+    fleet.onGiveUp = (reason) => this.#fail(reason);
+    bus.subscribe(bus.subjects.allPresence, (presence) => {
+      this.#presence.saw(presence, performance.now());
+      if (presence.state !== "ready") return;
+      if (fleet.onReady(presence.id, presence.pid)) this.#workerRuntime = presence.runtime;
+    });
+    await fleet.start();
+  }
+
+  #workerCommand(runtime: Runtime, file: string): readonly string[] {
+    try {
+      return this.#context.workerCommand(runtime, file);
+    } catch (error) {
+      throw new StartFailure((error as Error).message);
+    }
+  }
+
+  #fail(reason: string): void {
+    this.#logger.fatal(reason);
+    this.#fleetEnd ??= this.#fleet?.drain() ?? null;
+    this.#end(1);
+  }
+
+  /** Workers first, so that what they drain still finds PostgreSQL and the bus. */
+  async #close(): Promise<void> {
+    // One that was not asked to end failed to start, and has nothing to drain.
+    await (this.#fleetEnd ?? this.#fleet?.quit());
+    await this.#postgres?.stop();
+    await this.#bus?.close();
+    await this.#embeddedBus?.close();
+    for (const unlock of this.#unlock.reverse()) unlock();
+    this.#logger.info("stopped");
+  }
+}
+
+/** Never half a file, and never for a moment readable by others: it may hold a password. */
+function writeWhole(path: string, text: string): void {
+  const half = `${path}.new`;
+  try {
+    writeFileSync(half, text, { mode: 0o600 });
+    renameSync(half, path);
+  } catch (error) {
+    throw fileFailure("write", path, error);
+  }
+}

@@ -1,0 +1,89 @@
+// A stand-in for a worker process, told what to do by files. Not a test: fleet_test.ts and up_test.ts
+// run it. Its argument is a folder: `mode.<seat>` (or `mode`) has one word, see below, and a rest; it leaves
+// `worker.<id>` there with what it was given, as JSON, once it is up.
+//
+// ready: serves until asked to end. silent: never gets ready. crash TEXT: says TEXT and exits with 3.
+// crash_later: gets ready, then exits with 4 when `crash.<id>` appears. deaf: does not hear SIGTERM.
+// stone: hears neither SIGTERM nor SIGQUIT. chatty: ready, and has much to say.
+
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { connectBus } from "../../shared/bus/mod.ts";
+import { createLogger } from "../../shared/telemetry/mod.ts";
+
+const folder = process.argv[2]!;
+const fleet = JSON.parse(process.env["PGWEIR_FLEET"]!);
+
+function modeText(): string {
+  for (const name of [`mode.${fleet.index}`, "mode"]) {
+    const path = join(folder, name);
+    if (existsSync(path)) return readFileSync(path, "utf8");
+  }
+  return "ready";
+}
+
+const [mode, ...rest] = modeText().trim().split(" ");
+
+function announce(): void {
+  const path = join(folder, `worker.${fleet.workerId}`);
+  writeFileSync(
+    `${path}.new`,
+    JSON.stringify({ ...fleet, pid: process.pid, ready: mode !== "silent" }),
+  );
+  renameSync(`${path}.new`, path);
+}
+
+/** Says on the bus, if there is one, that it is ready, as long as it lives. */
+async function announceOnBus(): Promise<void> {
+  const { busUrl, busToken, mesh, workerId: id } = fleet;
+  const logger = createLogger({ component: "worker", level: "error", format: "text" });
+  const name = `worker-${id}`;
+  const bus = await connectBus({ servers: [busUrl], token: busToken, name, mesh, logger });
+  const presence = {
+    id,
+    incarnation: 1,
+    host: "here",
+    pid: process.pid,
+    state: "ready",
+    addresses: [],
+    clients: 0,
+    servers: 0,
+    configHash: "",
+    runtime: "fake 1.0",
+  } as const;
+  setInterval(() => bus.publish(bus.subjects.presence(id), presence), 50);
+}
+
+function finish(why: string, code: number): void {
+  console.error(`worker ${fleet.workerId}: ${why}`);
+  process.exit(code);
+}
+
+if (mode === "crash") {
+  console.error("first a line that does not matter");
+  console.error(rest.join(" "));
+  process.exit(3);
+}
+
+process.on("SIGTERM", () => {
+  if (mode === "deaf" || mode === "stone") console.error(`worker ${fleet.workerId}: heard nothing`);
+  else finish("drained", 0);
+});
+process.on("SIGQUIT", () => {
+  if (mode !== "stone") finish("quit", 0);
+});
+process.on("SIGHUP", () => console.error(`worker ${fleet.workerId}: reload`));
+
+if (mode === "chatty") {
+  console.error("x".repeat(50_000));
+}
+announce();
+if (fleet.busUrl !== undefined && mode !== "silent") await announceOnBus();
+setInterval(() => {
+  if (mode === "crash_later" && existsSync(join(folder, `crash.${fleet.workerId}`))) {
+    finish("crashing", 4);
+  }
+  // As a real worker does: no supervisor, no worker.
+  if (process.ppid !== fleet.supervisorPid) finish("orphaned", 0);
+}, 10);

@@ -1,0 +1,250 @@
+// The fleet with stand-ins for workers: what happens when they crash, are late, deaf or killed.
+// limit: 120 s
+
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { assert, suite, until } from "../support/harness.ts";
+import { isAlive, signal } from "../support/processes.ts";
+import { tempDir } from "../support/temp.ts";
+import { runtimeCommand } from "../../shared/sys/mod.ts";
+import { createLogger } from "../../shared/telemetry/mod.ts";
+import { StartFailure } from "../../services/supervisor/failure.ts";
+import { Fleet, type FleetOptions } from "../../services/supervisor/fleet.ts";
+
+const test = suite("fleet");
+
+interface FakeWorker {
+  readonly index: number;
+  readonly workerId: number;
+  readonly pid: number;
+  readonly ready: boolean;
+}
+
+class Rig {
+  readonly folder = tempDir("fleet");
+  readonly log: string[] = [];
+  readonly passedOn: string[] = [];
+  readonly fleet: Fleet;
+  busConnected = true;
+  gaveUp: string | null = null;
+  #poll: NodeJS.Timeout;
+  #told = new Set<number>();
+
+  constructor(modes: Record<string, string>, changes: Partial<FleetOptions> = {}) {
+    for (const [name, mode] of Object.entries(modes)) this.setMode(name, mode);
+    const script = new URL("./fake_worker.ts", import.meta.url).pathname;
+    this.fleet = new Fleet({
+      count: 2,
+      command: [...runtimeCommand(), script, this.folder],
+      seat: (index, workerId) =>
+        JSON.stringify({ index, workerId, supervisorPid: process.pid, secret: "s" }),
+      times: { readyMs: 20_000, drainMs: 20_000, quitMs: 10_000 },
+      logger: createLogger({
+        component: "supervisor",
+        level: "info",
+        format: "text",
+        write: (line) => this.log.push(line),
+      }),
+      passOn: (line) => this.passedOn.push(line),
+      random: () => 0,
+      busConnected: () => this.busConnected,
+      seenElsewhere: () => false,
+      ...changes,
+    });
+    this.fleet.onGiveUp = (reason) => this.gaveUp = reason;
+    // Stands for the bus: passes on who says that it is ready.
+    this.#poll = setInterval(() => {
+      for (const worker of this.workers()) {
+        if (!worker.ready || this.#told.has(worker.workerId)) continue;
+        this.#told.add(worker.workerId);
+        this.fleet.onReady(worker.workerId, worker.pid);
+      }
+    }, 5);
+  }
+
+  setMode(name: string, mode: string): void {
+    writeFileSync(join(this.folder, name), mode);
+  }
+
+  /** Every worker that ever came up, in the order of their ids. */
+  workers(): FakeWorker[] {
+    return readdirSync(this.folder).filter((name) => /^worker\.\d+$/.test(name))
+      .map((name) => JSON.parse(readFileSync(join(this.folder, name), "utf8")))
+      .sort((a, b) => a.workerId - b.workerId);
+  }
+
+  alive(): FakeWorker[] {
+    return this.workers().filter((worker) => isAlive(worker.pid));
+  }
+
+  async close(): Promise<void> {
+    await this.fleet.quit();
+    clearInterval(this.#poll);
+    assert.equal(this.alive(), [], "quit() leaves no worker");
+  }
+}
+
+async function withRig(rig: Rig, body: (rig: Rig) => Promise<void>): Promise<void> {
+  try {
+    await body(rig);
+  } finally {
+    await rig.close();
+  }
+}
+
+async function startFails(rig: Rig): Promise<string> {
+  try {
+    await rig.fleet.start();
+  } catch (error) {
+    assert.instance(error, StartFailure);
+    return (error as Error).message;
+  }
+  throw new Error("start() resolved");
+}
+
+test("start() resolves when all workers are ready, drain() when all have ended", () =>
+  withRig(new Rig({}), async (rig) => {
+    await rig.fleet.start();
+    assert.equal(rig.workers().map((w) => [w.index, w.workerId]), [[0, 1], [1, 2]]);
+    assert.is(rig.alive().length, 2);
+    await rig.fleet.drain();
+    assert.equal(rig.alive(), []);
+    assert.match(rig.log.join(""), /worker 1 is ready/);
+  }));
+
+test("start() fails with the last line of a worker that ends, and the others can be ended", () =>
+  withRig(new Rig({ "mode.1": "crash no such file: x.ini" }), async (rig) => {
+    assert.is(
+      await startFails(rig),
+      "start worker 2: it ended with code 3: no such file: x.ini",
+    );
+  }));
+
+test("start() fails when a worker is not ready in time", () =>
+  withRig(
+    new Rig({ "mode.0": "silent" }, { times: { readyMs: 1500, drainMs: 1, quitMs: 5000 } }),
+    async (rig) => {
+      assert.is(await startFails(rig), "start worker 1: it is not ready after 1.5 s");
+    },
+  ));
+
+test("start() fails with one line when the program can't be run", () =>
+  withRig(new Rig({}, { command: ["/nonexistent/bun"] }), async (rig) => {
+    assert.is(await startFails(rig), 'run "/nonexistent/bun": ENOENT');
+  }));
+
+test("start() goes by the processes alone while the bus can't be reached", async () => {
+  // A host that is restarted while NATS is down served nobody: its workers ran, but nobody could say so.
+  const rig = new Rig({ mode: "silent" }, { times: { readyMs: 500, drainMs: 1, quitMs: 5000 } });
+  rig.busConnected = false;
+  await withRig(rig, async () => {
+    await rig.fleet.start();
+    await until("two workers", () => rig.alive().length === 2);
+    assert.match(rig.log.join(""), /WARNING the bus can't be reached/);
+  });
+});
+
+test("start() ends early when it is asked to stop", () =>
+  withRig(new Rig({ mode: "silent" }), async (rig) => {
+    const failure = startFails(rig);
+    await until("two workers", () => rig.alive().length === 2);
+    await rig.fleet.drain();
+    assert.is(await failure, "start the workers: asked to stop");
+  }));
+
+test("a worker that is killed comes back in its seat under a new id", () =>
+  withRig(new Rig({}), async (rig) => {
+    await rig.fleet.start();
+    signal(rig.workers()[0]!.pid, "SIGKILL");
+    const worker = await until("a replacement", () => rig.workers()[2]);
+    assert.equal([worker.index, worker.workerId], [0, 3]);
+    assert.match(
+      rig.log.join(""),
+      /ERROR worker 1 ended with SIGKILL, starting another one in 50 ms/,
+    );
+    assert.is(rig.alive().length, 2);
+  }));
+
+test("a worker that ends by itself comes back, whatever its exit code", () =>
+  withRig(new Rig({}), async (rig) => {
+    await rig.fleet.start();
+    signal(rig.workers()[1]!.pid, "SIGTERM");
+    const worker = await until("a replacement", () => rig.workers()[2]);
+    assert.is(worker.index, 1);
+    assert.match(rig.log.join(""), /worker 2 ended with code 0, starting another one/);
+  }));
+
+test("a crash loop makes the fleet give up and say why", () =>
+  withRig(new Rig({}, { count: 1 }), async (rig) => {
+    await rig.fleet.start();
+    rig.setMode("mode", "crash out of luck");
+    signal(rig.workers()[0]!.pid, "SIGKILL");
+    const reason = await until("the end", () => rig.gaveUp, 20_000);
+    assert.match(reason, /^worker 5 ended with code 3; that was death 5 in \d\.\d s, giving up$/);
+    assert.is(rig.log.filter((line) => line.includes("starting another one")).length, 4);
+  }));
+
+test("a replacement that does not get ready is ended and counts as a death", () => {
+  const times = { readyMs: 1500, drainMs: 1000, quitMs: 5000 };
+  return withRig(new Rig({}, { count: 1, times }), async (rig) => {
+    await rig.fleet.start();
+    rig.setMode("mode", "silent");
+    signal(rig.workers()[0]!.pid, "SIGKILL");
+    await until("a late worker", () => rig.log.some((line) => line.includes("is not ready after")));
+    rig.setMode("mode", "ready");
+    await until("a good worker", () => rig.alive().some((worker) => worker.workerId === 3));
+    assert.match(rig.log.join(""), /worker 2 is not ready after 1\.5 s, ending it/);
+  });
+});
+
+test("drain() ends a worker that does not hear SIGTERM, and kills one that hears nothing", () => {
+  const times = { readyMs: 20_000, drainMs: 200, quitMs: 500 };
+  const modes = { "mode.0": "deaf", "mode.1": "stone" };
+  return withRig(new Rig(modes, { times }), async (rig) => {
+    await rig.fleet.start();
+    const [deaf, stone] = rig.workers();
+    await rig.fleet.drain();
+    assert.equal(rig.alive(), []);
+    const log = rig.log.join("");
+    assert.not.match(log, new RegExp(`worker ${deaf!.workerId} does not end`));
+    assert.match(log, new RegExp(`worker ${stone!.workerId} does not end, killing it`));
+  });
+});
+
+test("quit() cuts a drain short", () =>
+  withRig(new Rig({ mode: "deaf" }), async (rig) => {
+    await rig.fleet.start();
+    const drained = rig.fleet.drain();
+    assert.is(rig.alive().length, 2);
+    await rig.fleet.quit();
+    await drained;
+    assert.equal(rig.alive(), []);
+  }));
+
+test("drain() while a restart is due starts nothing any more", () =>
+  withRig(new Rig({}, { count: 1 }), async (rig) => {
+    await rig.fleet.start();
+    signal(rig.workers()[0]!.pid, "SIGKILL");
+    await until("the death", () => rig.log.some((line) => line.includes("starting another one")));
+    await rig.fleet.drain();
+    assert.equal(rig.alive(), []);
+    assert.is(rig.workers().length, 1);
+  }));
+
+test("signalAll() reaches every worker", () =>
+  withRig(new Rig({}), async (rig) => {
+    await rig.fleet.start();
+    rig.fleet.signalAll("SIGTERM");
+    await until("both replaced", () => rig.workers().length === 4);
+  }));
+
+test("what a worker says is passed on, in whole lines", () =>
+  withRig(new Rig({ mode: "chatty" }, { count: 1 }), async (rig) => {
+    await rig.fleet.start();
+    await rig.fleet.drain();
+    assert.is(rig.passedOn.slice(0, -1).join(""), "x".repeat(50_000));
+    assert.is(rig.passedOn.at(-1), "worker 1: drained");
+  }));
+
+test.run();
