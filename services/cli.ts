@@ -8,8 +8,8 @@ import { parseArguments } from "./supervisor/arguments.ts";
 async function dispatch(): Promise<number> {
   const command = parseArguments(process.argv.slice(2));
   if (command.kind === "pooler") {
-    const { runPooler, seatFromEnvironment } = await import("./pooler/main.ts");
-    return await runPooler(command.file, seatFromEnvironment());
+    const { runPooler } = await import("./pooler/main.ts");
+    return await runPooler(command.file);
   }
   const supervisor = await import("./supervisor/main.ts");
   switch (command.kind) {

@@ -9,10 +9,13 @@ import { Control } from "./control.ts";
 import { type FleetSeat, loneSeat, parseSeat } from "./seat.ts";
 
 /** Runs a worker until it is told to stop; returns the exit code. */
-export async function runPooler(configPath: string, seat: FleetSeat | null): Promise<number> {
+export async function runPooler(configPath: string): Promise<number> {
+  const seat = seatFromEnvironment();
   const { config, problems, warnings } = loadConfig(configPath);
-  if (config === null) {
-    for (const problem of problems) process.stderr.write(`pgweir: ${problemText(problem)}\n`);
+  const failures = problems.map(problemText);
+  if (typeof seat === "string") failures.unshift(seat);
+  if (config === null || typeof seat === "string") {
+    for (const failure of failures) process.stderr.write(`pgweir: ${failure}\n`);
     return 1;
   }
   const logger = createLogger({
@@ -20,19 +23,14 @@ export async function runPooler(configPath: string, seat: FleetSeat | null): Pro
     level: config.settings.verbose > 0 ? "debug" : "info",
     format: config.settings.logFormat,
   });
-  for (const warning of warnings) {
-    // In a fleet the supervisor has said it once for all.
-    if (seat === null) logger.warning(problemText(warning));
-  }
+  // In a fleet the supervisor says it once for all.
+  if (seat === null) { for (const warning of warnings) logger.warning(problemText(warning)); }
   setProcessName("pgweir pooler");
   return await new Control(config, seat ?? loneSeat(), logger).run();
 }
 
-/** The seat that the environment names, null if none; throws an Error with what is wrong with it. */
-export function seatFromEnvironment(): FleetSeat | null {
-  const text = process.env.PGWEIR_FLEET;
-  if (text === undefined || text === "") return null;
-  const seat = parseSeat(text);
-  if (typeof seat === "string") throw new Error(seat);
-  return seat;
+/** The seat that the environment names, null if none; a text says what is wrong with it. */
+function seatFromEnvironment(): FleetSeat | string | null {
+  const text = process.env.PGWEIR_FLEET ?? "";
+  return text === "" ? null : parseSeat(text);
 }

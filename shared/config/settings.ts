@@ -125,7 +125,7 @@ export const settingsTable = [
   p("conffile", "string", "", "G", "reload", "refused", "File that the next RELOAD reads.", { instead: "RELOAD reads the file named at start" }),
   p("default_pool_size", "int", "20", "G", "reload", "works", "Server connections of one (database, user) pool."),
   p("disable_pqexec", "bool", "0", "G", "start", "refused", "Whether the simple query protocol is refused."),
-  p("dns_max_ttl", "seconds", "15", "G", "reload", "ignored", "Seconds a resolved address may be used."),
+  p("dns_max_ttl", "seconds", "15", "G", "reload", "works", "Seconds a resolved address may be used."),
   p("dns_nxdomain_ttl", "seconds", "15", "G", "reload", "ignored", "Seconds a failed name lookup is remembered."),
   p("dns_zone_check_period", "seconds", "0", "G", "reload", "ignored", "Seconds between checks whether a DNS zone changed; 0 is never."),
   p("idle_transaction_timeout", "seconds", "0", "GU", "reload", "ignored", "Seconds after which a client idle in a transaction is disconnected; 0 is never."),
@@ -160,7 +160,7 @@ export const settingsTable = [
   p("reserve_pool_timeout", "seconds", "5", "G", "reload", "ignored", "Seconds of waiting after which the reserve may be used."),
   p("resolv_conf", "string", "", "G", "start", "refused", "File of name servers to ask instead of the system's.", { instead: "names are resolved as the system does" }),
   p("sbuf_loopcnt", "int", "5", "G", "reload", "ignored", "Buffers that PgBouncer handles for one socket before it turns to the next."),
-  p("scram_iterations", "int", "4096", "G", "reload", "ignored", "Iterations of the SCRAM secrets that are made from plain ones.", { min: 1 }),
+  p("scram_iterations", "int", "4096", "G", "reload", "works", "Iterations of the SCRAM secrets that are made from plain ones.", { min: 1 }),
   p("server_check_delay", "seconds", "30", "G", "reload", "ignored", "Seconds of idleness after which a server connection is tested before use."),
   p("server_check_query", "string", "<empty>", "G", "reload", "ignored", "Query of that test; <empty> is an empty query, empty turns the test off."),
   p("server_connect_timeout", "seconds", "15", "G", "reload", "works", "Seconds to connect to a server and log in; 0 is for ever."),
@@ -332,17 +332,6 @@ function override(setting: SettingName, name: string = setting, extra: Extra = {
   };
 }
 
-/** Also a value equal to the setting's default is refused: it would not hold where the setting differs. */
-const queryWaitTimeout = own(
-  "query_wait_timeout",
-  "seconds",
-  "refused",
-  "Overrides query_wait_timeout.",
-  {
-    instead: "this version has one query_wait_timeout, in [pgbouncer]",
-  },
-);
-
 // deno-fmt-ignore
 export const databaseKeys: readonly EntryKey[] = [
   own("dbname", "string", "works", "Database to connect to; without it the entry's name."),
@@ -363,7 +352,7 @@ export const databaseKeys: readonly EntryKey[] = [
   override("max_db_connections"),
   override("max_db_client_connections"),
   override("server_lifetime"),
-  queryWaitTimeout,
+  override("query_wait_timeout"),
   own("client_encoding", "string", "works", "Default client_encoding of its server connections."),
   own("datestyle", "string", "works", "Default datestyle of its server connections."),
   own("timezone", "string", "works", "Default timezone of its server connections."),
@@ -378,7 +367,7 @@ export const userKeys: readonly EntryKey[] = [
   override("max_user_connections"),
   override("max_user_client_connections"),
   override("query_timeout"),
-  queryWaitTimeout,
+  override("query_wait_timeout"),
   override("idle_transaction_timeout"),
   override("transaction_timeout"),
   override("client_idle_timeout"),

@@ -282,10 +282,7 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
     "a = host=h auth_user=x",
     `error database "a": auth_user = "x" is not supported: this version reads secrets from auth_file only, it has no auth_query`,
   ],
-  [
-    "a = host=h query_wait_timeout=120",
-    `error database "a": query_wait_timeout = "120" is not supported: this version has one query_wait_timeout, in [pgbouncer]`,
-  ],
+  ["a = host=h query_wait_timeout=120", ""],
   [
     "a = host=h reserve_pool=5",
     `warning database "a": reserve_pool = "5" has no effect in this version`,

@@ -186,7 +186,9 @@ export class Pool {
       server.close("close_needed");
       return;
     }
-    if (this.plane.reactor.now - server.connectedAt >= this.lifetimeMs) {
+    // A lifetime of 0 means one use, so not before the first.
+    const used = server.linkedAt > 0;
+    if (used && this.plane.reactor.now - server.connectedAt >= this.lifetimeMs) {
       server.close("server lifetime over");
       return;
     }
@@ -265,8 +267,9 @@ export class Pool {
         }
       } else if (server.state === ServerState.idle) {
         const idleFor = now - server.idleSince;
-        if (age >= this.lifetimeMs) server.close("server lifetime over");
-        else if (serverIdleTimeoutMs > 0 && idleFor >= serverIdleTimeoutMs) {
+        if (age >= this.lifetimeMs && (server.linkedAt > 0 || this.lifetimeMs > 0)) {
+          server.close("server lifetime over");
+        } else if (serverIdleTimeoutMs > 0 && idleFor >= serverIdleTimeoutMs) {
           server.close("server idle timeout");
         }
       }
