@@ -1,5 +1,6 @@
 // Valid bytes of every kind that the wire tests cut, mutate and feed to parsers. No assertions here.
 
+import { Buffer } from "node:buffer";
 import {
   authenticationCleartext,
   authenticationMd5,
@@ -45,7 +46,7 @@ export function ascii(text: string): Uint8Array {
 }
 
 export function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("hex");
 }
 
 export const backendSamples: readonly Uint8Array[] = [
