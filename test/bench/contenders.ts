@@ -123,7 +123,9 @@ export function renderIni(
   return [
     "[databases]",
     `${POOLED_DATABASE} = ${server} pool_mode=transaction`,
-    `${SESSION_DATABASE} = ${server} pool_mode=session pool_size=${setting.maxSessions}`,
+    ...(poolsPreparedStatements(name, setting.pgbouncer)
+      ? []
+      : [`${SESSION_DATABASE} = ${server} pool_mode=session pool_size=${setting.maxSessions}`]),
     "",
     "[pgbouncer]",
     "listen_addr = 127.0.0.1",

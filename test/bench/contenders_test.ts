@@ -29,6 +29,9 @@ test("renderIni() divides the pool of a PgBouncer fleet, and only of that", () =
 test("renderIni() names settings only where the product and its version know them", () => {
   assert.not.match(ini("pgbouncer", [1, 18]), "max_prepared_statements");
   assert.match(ini("pgbouncer", [1, 21]), "\nmax_prepared_statements = 200\n");
+  assert.match(ini("pgbouncer", [1, 18]), "pool_mode=session pool_size=256");
+  assert.not.match(ini("pgbouncer", [1, 21]), "pool_mode=session");
+  assert.not.match(ini("pgweir-bun", [1, 18]), "pool_mode=session");
   assert.not.match(ini("pgbouncer", [1, 18]), "so_reuseport");
   assert.match(ini("pgbouncer-fleet", [1, 18]), "\nso_reuseport = 1\n");
   assert.match(ini("pgweir-deno-fleet", [1, 18]), "\nworkers = 4\nruntime = deno\n");

@@ -35,7 +35,8 @@
 //   client is mostly the price of waking up.
 // - PgBouncer before 1.21 cannot pool prepared statements by transaction. It then runs that protocol
 //   in session pooling with a server connection per client, which is less work; the row says so.
-// - Other work on the machine hits whoever is running. Look at the rounds in the --json file.
+// - Other work on the machine hits whoever is running, and raises even the CPU per transaction (cold
+//   caches, more switches). Its share is measured and printed; above 5 % the report warns.
 // - Two runs are comparable by their ratios (--baseline), hardly ever by their absolute figures.
 
 import { readFileSync, writeFileSync } from "node:fs";

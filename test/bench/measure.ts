@@ -12,7 +12,7 @@ import type { Contender } from "./contenders.ts";
 import { parsePgbenchOutput, type PgbenchReport, summariseLatencies } from "./pgbench_output.ts";
 import { assertRunning, launch, type Program, tail } from "./programs.ts";
 import { type IdleResult, type Sample, SLOW_MS, type Workload } from "./results.ts";
-import { usedCpuSeconds } from "./usage.ts";
+import { otherShare, readMachineUsage, usedCpuSeconds } from "./usage.ts";
 
 /** The part of the transactions that pgbench writes to its log; enough for a p99, cheap to write. */
 const SAMPLING_RATE = 0.2;
@@ -34,6 +34,7 @@ export async function measure(
   seconds: number,
 ): Promise<Sample> {
   const folder = tempDir("pgbench");
+  const machineBefore = readMachineUsage();
   const before = contender.usage();
   const child = await launch([
     tools.pgbench.path,
@@ -48,6 +49,7 @@ export async function measure(
   contender.assertRunning(); // first: its own end says more than pgbench's complaint about it
   if (end.code !== 0) throw new Error(`run pgbench: it ended with ${end.code}:\n${tail(child)}`);
   const after = contender.usage();
+  const machineAfter = readMachineUsage();
   const report = parsePgbenchOutput(child.stdout());
   assertSound(report);
   const latency = summariseLatencies(
@@ -62,6 +64,7 @@ export async function measure(
     p99Ms: latency?.p99Ms ?? null,
     cpuMicros: usedCpuSeconds(before, after) * 1e6 / report.transactions,
     residentBytes: after.residentBytes,
+    otherShare: otherShare(machineBefore, machineAfter, tools.cores),
   };
 }
 

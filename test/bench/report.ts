@@ -10,6 +10,8 @@ import {
   cellRatio,
   findCell,
   type Metric,
+  otherWork,
+  QUIET_SHARE,
   type Workload,
   workloadName,
   workloads,
@@ -43,6 +45,8 @@ export function renderReport(result: BenchResult, verdicts: readonly Verdict[]):
 
 function renderHeader(result: BenchResult): string {
   const { machine } = result;
+  const other = otherWork(result);
+  const percent = (share: number) => `${(share * 100).toFixed(0)} %`;
   const versions = Object.entries(result.versions).map(([name, version]) => `${name} ${version}`);
   return `${result.date.slice(0, 10)}, ${machine.cpu}, ${machine.cores} cores, ` +
     `${(machine.memoryBytes / 2 ** 30).toFixed(0)} GiB, Linux ${machine.kernel}. ` +
@@ -50,7 +54,11 @@ function renderHeader(result: BenchResult): string {
     `${result.rounds} round${
       result.rounds === 1 ? "" : "s"
     } of ${result.seconds} s; medians, and in brackets the median ratio to ` +
-    `PgBouncer in the same round. TPS: more is better; the rest: less is better.`;
+    `PgBouncer in the same round. TPS: more is better; the rest: less is better. ` +
+    `Other work took ${percent(other.median)} of the CPU (median), ${percent(other.most)} at most` +
+    (other.median > QUIET_SHARE
+      ? ": **the machine was not quiet, do not trust these figures**."
+      : ".");
 }
 
 function shapeName(shape: ContenderName["shape"], cores: number): string {

@@ -17,6 +17,7 @@ function sample(tps: number, cpuMicros: number, p99Ms: number, slow = 0): Sample
     p99Ms,
     cpuMicros,
     residentBytes: 10e6,
+    otherShare: 0.01,
   };
 }
 
@@ -153,6 +154,13 @@ test("renderReport() prints medians, ratios in brackets, and notes", () => {
   );
   assert.match(text, "| PgBouncer, one process | 8.0 | 1,024 |");
   assert.match(text, /\| p99 latency \| .* \| \*\*missed\*\* \|/);
+});
+
+test("renderReport() warns when other work took much of the CPU", () => {
+  const quiet = result([cell("pgbouncer", "simple", 8, [sample(1, 1, 1)])]);
+  assert.match(renderReport(quiet, []), "Other work took 1 % of the CPU (median), 1 % at most.");
+  const noisy = result([cell("pgbouncer", "simple", 8, [{ ...sample(1, 1, 1), otherShare: 0.4 }])]);
+  assert.match(renderReport(noisy, []), "40 % at most: **the machine was not quiet");
 });
 
 test("renderReport() leaves the other tables out when there is nothing for them", () => {

@@ -18,6 +18,8 @@ export interface Sample {
   readonly cpuMicros: number;
   /** Resident memory of the pooler's processes, right after the run. */
   readonly residentBytes: number;
+  /** The part of the machine's CPU, 0 to 1, that work other than the benchmark took meanwhile. */
+  readonly otherShare: number;
 }
 
 export type Metric = "tps" | "p50Ms" | "p99Ms" | "cpuMicros" | "residentBytes";
@@ -137,4 +139,13 @@ export function parseResult(text: string, name: string): BenchResult {
     );
   }
   return value as BenchResult;
+}
+
+/** A share of other work above which the figures are not to be trusted. */
+export const QUIET_SHARE = 0.05;
+
+/** How much of the machine's CPU other work took: the median and the most over all samples. */
+export function otherWork(result: BenchResult): { median: number; most: number } {
+  const shares = result.cells.flatMap((cell) => cell.samples.map((sample) => sample.otherShare));
+  return { median: medianOrNull(shares) ?? 0, most: Math.max(0, ...shares) };
 }

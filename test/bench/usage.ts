@@ -6,6 +6,9 @@
 import { readFileSync } from "node:fs";
 import { listProcesses, residentBytes, threadCpuSeconds } from "../support/processes.ts";
 
+/** USER_HZ: the unit of CPU times in /proc, 100 on every architecture we run on. */
+const TICKS_PER_SECOND = 100;
+
 interface TreeNode {
   readonly pid: number;
   readonly parent: number;
@@ -42,7 +45,7 @@ export function readUsage(roots: readonly number[]): Usage {
   let resident = 0;
   for (const { pid } of processTree(roots)) {
     processes.set(pid, {
-      coarseSeconds: coarseCpuSeconds(pid),
+      coarseSeconds: cpuSeconds(pid).own,
       threadSeconds: threadCpuSeconds(pid),
     });
     resident += residentBytes(pid);
@@ -50,17 +53,21 @@ export function readUsage(roots: readonly number[]): Usage {
   return { processes, residentBytes: resident };
 }
 
-/** utime + stime of /proc/<pid>/stat text; the name in it may hold blanks and brackets. */
-export function parseCpuSeconds(stat: string): number {
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return (Number(fields[11]) + Number(fields[12])) / 100; // USER_HZ is 100 on every Linux we run on
+/** CPU times of /proc/<pid>/stat text; the name in it may hold blanks and brackets. */
+export function parseCpuSeconds(stat: string): { own: number; endedChildren: number } {
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ").map(Number);
+  const field = (number: number) => fields[number - 3] ?? NaN; // proc(5) counts from 1
+  return {
+    own: (field(14) + field(15)) / TICKS_PER_SECOND,
+    endedChildren: (field(16) + field(17)) / TICKS_PER_SECOND,
+  };
 }
 
-function coarseCpuSeconds(pid: number): number {
+function cpuSeconds(pid: number): { own: number; endedChildren: number } {
   try {
     return parseCpuSeconds(readFileSync(`/proc/${pid}/stat`, "utf8"));
   } catch {
-    return 0; // ended while we looked; usedCpuSeconds() notices
+    return { own: 0, endedChildren: 0 }; // ended while we looked; its parent has its time
   }
 }
 
@@ -85,4 +92,42 @@ function sum(values: ReadonlyMap<number, number>): number {
   let total = 0;
   for (const value of values.values()) total += value;
   return total;
+}
+
+/** CPU seconds of the whole machine. */
+export interface MachineUsage {
+  readonly atSeconds: number;
+  /** Everything that ran, and what the host of a virtual machine took away. */
+  readonly busySeconds: number;
+  /** This process and all its descendants, ended ones included. */
+  readonly ownSeconds: number;
+}
+
+export function readMachineUsage(): MachineUsage {
+  let ownSeconds = 0;
+  for (const { pid } of processTree([process.pid])) {
+    const { own, endedChildren } = cpuSeconds(pid);
+    ownSeconds += own + endedChildren;
+  }
+  return {
+    atSeconds: performance.now() / 1000,
+    busySeconds: parseBusySeconds(readFileSync("/proc/stat", "utf8")),
+    ownSeconds,
+  };
+}
+
+/** Of /proc/stat: user, nice, system, irq, softirq and steal time of all CPUs; not idle and iowait. */
+export function parseBusySeconds(stat: string): number {
+  const [, user, nice, system, , , irq, softirq, steal] = stat.split("\n", 1)[0]!
+    .split(/ +/).map(Number) as number[];
+  return [user, nice, system, irq, softirq, steal].reduce<number>((sum, t) => sum + (t ?? 0), 0) /
+    TICKS_PER_SECOND;
+}
+
+/** The part of the machine's CPU, 0 to 1, that work other than ours took between two readings. */
+export function otherShare(before: MachineUsage, after: MachineUsage, cores: number): number {
+  const busy = after.busySeconds - before.busySeconds;
+  const own = after.ownSeconds - before.ownSeconds;
+  const available = (after.atSeconds - before.atSeconds) * cores;
+  return Math.min(1, Math.max(0, (busy - own) / available));
 }

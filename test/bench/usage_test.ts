@@ -5,8 +5,11 @@ import { assert, suite, until } from "../support/harness.ts";
 import { signal } from "../support/processes.ts";
 import {
   descendants,
+  otherShare,
+  parseBusySeconds,
   parseCpuSeconds,
   processTree,
+  readMachineUsage,
   readUsage,
   type Usage,
   usedCpuSeconds,
@@ -40,9 +43,9 @@ test("descendants() finds children of children when the list is in any order", (
   assert.equal(descendants(all, [99]), []);
 });
 
-test("parseCpuSeconds() adds user and system time when the name holds blanks and brackets", () => {
-  const stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 9 9 20 0 1 0 12345 1 1";
-  assert.is(parseCpuSeconds(stat), 2);
+test("parseCpuSeconds() tells own from ended children's time when the name holds blanks and brackets", () => {
+  const stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 70 30 20 0 1 0 12345 1 1";
+  assert.equal(parseCpuSeconds(stat), { own: 2, endedChildren: 1 });
 });
 
 test("usedCpuSeconds() adds up the threads when all of them lived on", () => {
@@ -66,6 +69,24 @@ test("usedCpuSeconds() throws when a process ended in between", () => {
     () => usedCpuSeconds(usage({ 5: [1, { 5: 1 }] }), usage({})),
     /CPU of process 5: it has ended/,
   );
+});
+
+test("parseBusySeconds() leaves idle and waiting for the disk out", () => {
+  const stat = "cpu  100 20 30 5000 600 7 8 35 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+  assert.is(parseBusySeconds(stat), 2);
+});
+
+test("otherShare() is what was busy beyond our own work, of all cores", () => {
+  const before = { atSeconds: 10, busySeconds: 100, ownSeconds: 50 };
+  assert.is(otherShare(before, { atSeconds: 12, busySeconds: 104, ownSeconds: 53 }, 2), 0.25);
+  // Ticks are counted by sampling: our own work may seem more than all.
+  assert.is(otherShare(before, { atSeconds: 12, busySeconds: 102, ownSeconds: 53 }, 2), 0);
+});
+
+test("readMachineUsage() includes this process", () => {
+  const before = readMachineUsage();
+  assert.ok(before.busySeconds > 0 && before.ownSeconds > 0);
+  assert.ok(before.busySeconds >= before.ownSeconds);
 });
 
 test("readUsage() counts a child of the process it is asked for", async () => {
