@@ -6,7 +6,7 @@ set -u
 cd "$(dirname "$0")/.."
 
 # package:a file or command that shows it is there
-needed="nats-server:nats-server postgresql:/usr/lib/postgresql/*/bin/postgres pgbouncer:pgbouncer iproute2:ip"
+needed="nats-server:nats-server postgresql:/usr/lib/postgresql/*/bin/postgres pgbouncer:pgbouncer iproute2:ip openssl:openssl"
 
 PATH=$PATH:/usr/sbin:/sbin
 

