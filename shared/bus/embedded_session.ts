@@ -323,7 +323,8 @@ export class Session implements CommandSink {
   /** Nobody listens: the client is told at once, on its own subscription for the reply. */
   #noResponders(reply: string): void {
     for (const subscription of this.#subscriptions.values()) {
-      if (!covers(subscription.pattern, reply)) continue;
+      // A member of a queue group may be another client's: NATS servers leave those out too.
+      if (subscription.queue !== "" || !covers(subscription.pattern, reply)) continue;
       this.#host.onNoResponders();
       this.deliver(subscription, reply, "", noRespondersHeader.length, noRespondersHeader);
       return;

@@ -87,8 +87,9 @@ function isCount(value: unknown, max: number = Number.MAX_SAFE_INTEGER): value i
   return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= max;
 }
 
+/** Well-formed: the decoder turns bytes that are no UTF-8 into lone surrogates. */
 function isText(value: unknown, maxCharacters: number): value is string {
-  return typeof value === "string" && value.length <= maxCharacters;
+  return typeof value === "string" && value.length <= maxCharacters && value.isWellFormed();
 }
 
 function isOneOf<T extends string>(value: unknown, all: readonly T[]): value is T {

@@ -1,0 +1,215 @@
+// The bus against brokers that misbehave in ways a real one won't on demand, and what its log says.
+
+import { Buffer } from "node:buffer";
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { encode } from "@msgpack/msgpack";
+import {
+  type Bus,
+  BusError,
+  type BusOptions,
+  connectBus,
+  EmbeddedBus,
+} from "../../shared/bus/mod.ts";
+import { createLogger } from "../../shared/telemetry/mod.ts";
+import { assert, suite, until } from "../support/harness.ts";
+import { RawNats, within } from "./raw_nats.ts";
+
+const token = "correct horse battery staple";
+const lines: string[] = [];
+const logger = createLogger({
+  component: "test",
+  level: "debug",
+  format: "text",
+  write: (line) => lines.push(line),
+});
+const opened: { close(): Promise<void> | void }[] = [];
+
+function options(port: number, more: Partial<BusOptions> = {}): BusOptions {
+  return { servers: [`nats://127.0.0.1:${port}`], token, mesh: "m", name: "one", logger, ...more };
+}
+
+async function bus(port: number, more: Partial<BusOptions> = {}): Promise<Bus> {
+  const one = await connectBus(options(port, more));
+  opened.push(one);
+  return one;
+}
+
+/** A TCP server that does with each connection what the test says. */
+async function fakeBroker(
+  onSocket: (socket: Socket) => void,
+): Promise<{ port: number; sockets: Set<Socket> }> {
+  const sockets = new Set<Socket>();
+  const server: Server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("close", () => sockets.delete(socket));
+    socket.on("data", () => {});
+    onSocket(socket);
+  });
+  server.listen({ host: "127.0.0.1", port: 0 });
+  await once(server, "listening");
+  opened.push({
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroy();
+      }),
+  });
+  return { port: (server.address() as AddressInfo).port, sockets };
+}
+
+const info = `INFO ${
+  JSON.stringify({
+    server_id: "f",
+    version: "2.9.0",
+    proto: 1,
+    headers: true,
+    max_payload: 1 << 20,
+  })
+}\r\n`;
+
+async function codeOf(promise: Promise<unknown>): Promise<string> {
+  try {
+    await promise;
+  } catch (error) {
+    if (error instanceof BusError) return error.code;
+    throw error;
+  }
+  throw new Error("a BusError: is no error");
+}
+
+const test = suite("Bus");
+
+test.after.each(async () => {
+  for (const one of opened.splice(0)) await one.close();
+  lines.length = 0;
+});
+
+test("connectBus() to a server that never greets fails in time and leaves no socket", async () => {
+  // The client forgot such a socket, and the process could not end while the server lived.
+  const { port, sockets } = await fakeBroker(() => {});
+  const failing = codeOf(connectBus(options(port, { waitOnFirstConnectMs: 0 })));
+  assert.is(await within("the connect to fail", failing, 10_000), "UNREACHABLE");
+  await until("the socket to be closed", () => sockets.size === 0);
+});
+
+test("close() in the middle of a dial ends it", async () => {
+  const { port, sockets } = await fakeBroker(() => {});
+  const one = await bus(port, { background: true });
+  await until("the dial", () => sockets.size === 1);
+  await within("close()", one.close(), 2000);
+  await until("the socket to be closed", () => sockets.size === 0);
+});
+
+test("connectBus() to a server that talks nonsense fails", async () => {
+  const { port } = await fakeBroker((socket) => socket.write("HTTP/1.1 400 Bad Request\r\n\r\n"));
+  assert.is(await codeOf(connectBus(options(port, { waitOnFirstConnectMs: 0 }))), "UNREACHABLE");
+});
+
+test("a broker that drops each connection at once is dialled with growing pauses", async () => {
+  let accepted = 0;
+  const { port } = await fakeBroker((socket) => {
+    accepted += 1;
+    socket.write(info);
+    socket.once("data", () => {
+      socket.write("PONG\r\n");
+      setTimeout(() => socket.destroy(), 20);
+    });
+  });
+  const one = await bus(port);
+  await until("some disconnects", () => one.counters.disconnects >= 3);
+  assert.ok(accepted < 50, `${accepted} dials`);
+  assert.is(await one.roundTripMs().then(() => "", () => "refused"), "refused");
+});
+
+test("payloads that are refused are counted each and logged once a minute, without their bytes", async () => {
+  const broker = new EmbeddedBus();
+  opened.push(broker);
+  const port = Number(new URL((await broker.start({ token })).url).port);
+  const one = await bus(port);
+  const asked: unknown[] = [];
+  one.subscribe(one.subjects.cancel(1), (request) => {
+    asked.push(request);
+    return { outcome: "sent" as const };
+  });
+  await one.roundTripMs();
+  const raw = await RawNats.login(port, token);
+  opened.push(raw);
+  const secret = Buffer.from("hunter2!");
+  const send = (payload: Uint8Array): Promise<void> =>
+    raw.write(Buffer.concat([
+      Buffer.from(`PUB pgweir.m.cancel.1 ${payload.length}\r\n`),
+      payload,
+      Buffer.from("\r\n"),
+    ]));
+  for (let i = 0; i < 5; i += 1) await send(encode({ v: 2, processId: 1, secret, source: 1 }));
+  for (let i = 0; i < 4; i += 1) {
+    await send(encode({ v: 1, processId: "hunter2", secret, source: 1 }));
+  }
+  for (let i = 0; i < 3; i += 1) await send(Buffer.alloc(65_537, 104));
+  await send(encode({ v: 1, processId: 1, secret, source: 1 }));
+  await until("the good one", () => asked.length === 1);
+  const { newerVersion, malformed, tooLarge, received } = one.counters;
+  assert.equal({ newerVersion, malformed, tooLarge, received }, {
+    newerVersion: 5,
+    malformed: 4,
+    tooLarge: 3,
+    received: 13,
+  });
+  const dropped = lines.filter((line) => line.includes("bus payload dropped"));
+  assert.is(dropped.length, 1);
+  assert.match(dropped[0] ?? "", /WARNING bus payload dropped kind=cancel reason=newer_version/);
+  assert.not.match(lines.join(""), /hunter2/);
+});
+
+test("request() rejects a reply of another shape or version", async () => {
+  const broker = new EmbeddedBus();
+  opened.push(broker);
+  const port = Number(new URL((await broker.start({ token })).url).port);
+  const one = await bus(port);
+  const raw = await RawNats.login(port, token);
+  opened.push(raw);
+  await raw.write("SUB pgweir.m.cancel.* 1\r\nPING\r\n");
+  await raw.expect(/PONG/);
+  for (const reply of [{ v: 2, outcome: "sent" }, { v: 1, outcome: "done" }]) {
+    raw.forget();
+    const answer = one.request(
+      one.subjects.cancel(1),
+      { processId: 1, secret: new Uint8Array(4), source: 2 },
+      5000,
+    );
+    const inbox = /cancel\.1 1 (\S+) /.exec(await raw.expect(/cancel\.1 1 \S+ \d+\r\n/))?.[1];
+    const bytes = Buffer.from(encode(reply));
+    await raw.write(Buffer.concat([
+      Buffer.from(`PUB ${inbox} ${bytes.length}\r\n`),
+      bytes,
+      Buffer.from("\r\n"),
+    ]));
+    assert.is(await codeOf(answer), "BAD_REPLY");
+  }
+  assert.is(one.counters.newerVersion, 1);
+  assert.is(one.counters.malformed, 1);
+  assert.is(one.counters.requestErrors, 2);
+});
+
+test("neither errors nor log lines tell a secret of the connection", async () => {
+  const wrong = "hunter2";
+  const broker = new EmbeddedBus({ logger });
+  opened.push(broker);
+  const port = Number(new URL((await broker.start({ token })).url).port);
+  const servers = [`nats://${wrong}@127.0.0.1:${port}`];
+  const { token: _, ...withoutToken } = options(port);
+  try {
+    await connectBus({ ...withoutToken, servers });
+    assert.unreachable();
+  } catch (error) {
+    assert.is((error as BusError).code, "REFUSED");
+    logger.error("cannot start", { error });
+    assert.match((error as Error).message, new RegExp(`127\\.0\\.0\\.1:${port}`));
+  }
+  await until("the broker to have logged it", () => lines.length >= 2);
+  for (const text of lines) assert.not.match(text, new RegExp(`${wrong}|${token}`));
+});
+
+test.run();

@@ -1,0 +1,7 @@
+// The bus conformance tests against the embedded bus.
+// limit: 120 s
+
+import { startEmbedded } from "./brokers.ts";
+import { busConformance } from "./bus_conformance.ts";
+
+busConformance("embedded bus: bus", startEmbedded);

@@ -1,0 +1,7 @@
+// The protocol conformance tests against the embedded bus.
+// limit: 120 s
+
+import { startEmbedded } from "./brokers.ts";
+import { protocolConformance } from "./protocol_conformance.ts";
+
+protocolConformance("embedded bus: protocol", startEmbedded);

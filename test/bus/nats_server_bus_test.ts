@@ -1,0 +1,10 @@
+// The bus conformance tests against a real nats-server.
+// limit: 120 s
+
+import { needs } from "../support/needs.ts";
+import { startNatsServer } from "./brokers.ts";
+import { busConformance } from "./bus_conformance.ts";
+
+needs("nats-server");
+
+busConformance("nats-server: bus", startNatsServer);

@@ -1,0 +1,10 @@
+// The protocol conformance tests against a real nats-server.
+// limit: 120 s
+
+import { needs } from "../support/needs.ts";
+import { startNatsServer } from "./brokers.ts";
+import { protocolConformance } from "./protocol_conformance.ts";
+
+needs("nats-server");
+
+protocolConformance("nats-server: protocol", startNatsServer);
