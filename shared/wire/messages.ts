@@ -145,7 +145,8 @@ export function authenticationSaslFinal(data: Uint8Array): Uint8Array {
 }
 
 /**
- * Tells a client the newest minor version that is spoken and the protocol options that are not.
+ * Tells a client the minor version that will be spoken, the lower of what it asked for and
+ * latestProtocolMinor, and the protocol options that are not known.
  * On the wire the version is the whole number (3.0 = 196608), as PostgreSQL sends and libpq reads it.
  */
 export function negotiateProtocolVersion(minor: number, names: readonly string[]): Uint8Array {

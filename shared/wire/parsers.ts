@@ -109,7 +109,7 @@ export function parseBackendKeyData(
   return { processId: readInt32(body, 0), secret: copyBytes(body, 4, body.length) };
 }
 
-/** The newest minor version of the server and the protocol options it does not know, or null. */
+/** The minor version that the server will speak and the options it does not know, or null. */
 export function parseNegotiateProtocolVersion(
   body: Uint8Array,
 ): { minor: number; names: string[] } | null {

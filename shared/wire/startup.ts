@@ -31,7 +31,7 @@ export type StartupPacket = {
   kind: "startup";
   /** Always 3. */
   major: number;
-  /** As asked for; above latestProtocolMinor the caller sends NegotiateProtocolVersion. */
+  /** As asked for. NegotiateProtocolVersion is due if it is above latestProtocolMinor ... */
   minor: number;
   /** Never empty. */
   user: string;
@@ -39,7 +39,7 @@ export type StartupPacket = {
   database: string;
   /** All name-value pairs, `user` and `database` included, without `_pq_.` ones; the last one wins. */
   parameters: Map<string, string>;
-  /** Names that begin with `_pq_.`: protocol options, none of which is known here. */
+  /** ... or if this is not empty: names that begin with `_pq_.`, none of which is known here. */
   protocolOptions: string[];
 };
 
