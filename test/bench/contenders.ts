@@ -35,7 +35,6 @@ export const SESSION_DATABASE = "bench_session";
 export interface Contender {
   readonly name: ContenderName;
   readonly port: number;
-  readonly workers: number;
   usage(): Usage;
   /** Throws when one of its processes has ended. */
   assertRunning(): void;
@@ -78,7 +77,6 @@ export async function startContender(name: ContenderName, setting: Setting): Pro
   return {
     name,
     port,
-    workers,
     usage: () => readUsage(children.map((child) => child.pid)),
     assertRunning: checkAll,
     stop,

@@ -106,7 +106,6 @@ export async function measureIdle(
     const after = await open(clients);
     return {
       contender: contender.name.id,
-      workers: contender.workers,
       restBytes,
       clients,
       bytesPerClient: (after - before) / clients,

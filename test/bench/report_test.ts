@@ -109,23 +109,23 @@ test("judge() asks less of prepared statements and of Deno", () => {
   ]);
 });
 
-test("judge() judges memory per worker and per idle client, and new connections", () => {
+test("judge() judges new connections, and memory of a single worker only", () => {
   const verdicts = judge(result(
     [
-      cell("pgbouncer-fleet", "connect", 8, [sample(5000, 60, 1)]),
-      cell("pgweir-bun-fleet", "connect", 8, [sample(6500, 50, 1)]),
+      cell("pgbouncer", "connect", 8, [sample(5000, 60, 1)]),
+      cell("pgweir-bun", "connect", 8, [sample(6500, 50, 1)]),
+      cell("pgweir-bun-fleet", "connect", 8, [sample(1, 1, 1)]),
     ],
-    [{
-      contender: "pgweir-bun-fleet",
-      workers: 2,
-      restBytes: 170e6,
+    ["pgweir-bun", "pgweir-bun-fleet"].map((contender) => ({
+      contender,
+      restBytes: 85e6,
       clients: 2000,
       bytesPerClient: 2048,
-    }],
+    })),
   ));
   assert.equal(verdicts.map((v) => [v.what, v.got, v.reached]), [
     ["new connections per second", "1.30 × (new connections, 8 clients)", true],
-    ["memory at rest, per worker", "85 MB", true],
+    ["memory at rest", "85 MB", true],
     ["memory per idle client", "2.00 KB", false],
   ]);
 });
@@ -140,7 +140,7 @@ test("renderReport() prints medians, ratios in brackets, and notes", () => {
       { ...cell("pgbouncer", "prepared", 1, [sample(12_345, 20, 1)]), note: "session pooling" },
       cell("pgweir-deno", "prepared", 1, [sample(15_431.25, 10, 2)]),
     ],
-    [{ contender: "pgbouncer", workers: 1, restBytes: 8e6, clients: 2000, bytesPerClient: 1023.6 }],
+    [{ contender: "pgbouncer", restBytes: 8e6, clients: 2000, bytesPerClient: 1023.6 }],
   );
   const text = renderReport(noted, judge(noted));
   assert.match(text, "2026-11-29, Some CPU, 2 cores, 8 GiB, Linux 6.18. PostgreSQL 15.18,");

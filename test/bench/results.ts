@@ -43,7 +43,6 @@ export interface Cell extends Workload {
 /** Memory of a fresh contender: at rest, and with idle clients. */
 export interface IdleResult {
   readonly contender: string;
-  readonly workers: number;
   readonly restBytes: number;
   readonly clients: number;
   readonly bytesPerClient: number;

@@ -143,15 +143,17 @@ function judgeStalls(result: BenchResult, contender: ContenderName): Verdict[] {
   }];
 }
 
+/** Of one worker by itself: a fleet's memory includes its supervisor, for which there is no target. */
 function judgeMemory(result: BenchResult, contender: ContenderName): Verdict[] {
+  if (contender.shape !== "single") return [];
   const idle = result.idle.find((one) => one.contender === contender.id);
   if (idle === undefined) return [];
-  const restMegabytes = idle.restBytes / idle.workers / 1e6;
+  const restMegabytes = idle.restBytes / 1e6;
   const kilobytes = idle.bytesPerClient / 1024;
   return [
     {
       contender: contender.id,
-      what: "memory at rest, per worker",
+      what: "memory at rest",
       wanted: `at most ${REST_MEGABYTES} MB`,
       got: `${restMegabytes.toFixed(0)} MB`,
       reached: restMegabytes <= REST_MEGABYTES,
