@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 export type RuntimeName = "bun" | "deno" | "node";
 
 interface RuntimeGlobals {
-  readonly Bun?: { readonly version: string };
+  readonly Bun?: { readonly version: string; readonly isMainThread: boolean };
   readonly Deno?: { readonly version: { readonly deno: string } };
 }
 
@@ -20,6 +20,10 @@ export const runtimeName: RuntimeName = globals.Bun !== undefined
   : globals.Deno !== undefined
   ? "deno"
   : "node";
+
+/** False in a worker thread. node:worker_threads does not know web workers on Deno. */
+export const isMainThread: boolean = globals.Bun?.isMainThread ??
+  !("WorkerGlobalScope" in globalThis);
 
 /** The version of the runtime itself, such as "1.4.5"; not the Node version that it claims. */
 export function runtimeVersion(): string {

@@ -8,6 +8,7 @@
 import { writeFileSync } from "node:fs";
 import { closeFd } from "./libc.ts";
 import { duplicateFd, signalEventFd } from "./event_fd.ts";
+import { isMainThread } from "./runtime.ts";
 
 export interface Thread {
   /** Sends a message (structured clone); wakes the thread when wakeFd is set. */
@@ -37,8 +38,14 @@ interface Welcome {
   readonly counters: Int32Array;
 }
 
-/** The first message from a thread. */
-const READY = "ready";
+/** What a thread sends. */
+type Envelope =
+  /** The first one. */
+  | { readonly kind: "ready" }
+  | { readonly kind: "message"; readonly message: unknown }
+  /** The last one that counts: an exception that nobody caught. */
+  | { readonly kind: "failure"; readonly text: string; readonly stack: string };
+
 const POSTED = 0;
 /** How long a woken loop waits for messages before it looks after its sockets again. */
 const DELIVERY_WAIT_MS = 5;
@@ -67,22 +74,12 @@ class WorkerThread implements Thread {
     this.#name = name;
     this.#worker = new Worker(url.href, { type: "module", name });
     this.#worker.onmessage = (event: MessageEvent) => {
-      if (this.#terminated) return;
-      if (this.#early === null) this.onMessage(event.data);
-      else this.#welcome();
+      if (!this.#terminated) this.#open(event.data as Envelope);
     };
-    this.#worker.onmessageerror = () => {
-      this.#fail(new Error(`read a message of the thread "${name}": it cannot be decoded`));
-    };
+    // For what the thread cannot tell itself, such as a module that does not load.
     this.#worker.onerror = (event: ErrorEvent) => {
       event.preventDefault();
-      const cause: unknown = event.error;
-      this.#fail(
-        new Error(
-          `run the thread "${name}": ${event.message}`,
-          cause === undefined || cause === null ? undefined : { cause },
-        ),
-      );
+      this.#fail(event.message, undefined);
     };
   }
 
@@ -117,6 +114,22 @@ class WorkerThread implements Thread {
     this.wakeFd = -1;
   }
 
+  #open(envelope: Envelope): void {
+    switch (envelope.kind) {
+      case "ready":
+        this.#welcome();
+        break;
+      case "message":
+        this.onMessage(envelope.message);
+        break;
+      case "failure": {
+        const cause = new Error(envelope.text);
+        cause.stack = envelope.stack;
+        this.#fail(envelope.text, { cause });
+      }
+    }
+  }
+
   #welcome(): void {
     const early = this.#early!;
     this.#early = null;
@@ -134,10 +147,10 @@ class WorkerThread implements Thread {
     if (this.#signalFd >= 0) signalEventFd(this.#signalFd);
   }
 
-  #fail(error: Error): void {
+  #fail(text: string, options: ErrorOptions | undefined): void {
     if (this.#terminated) return;
     this.terminate();
-    this.onError(error);
+    this.onError(new Error(`run the thread "${this.#name}": ${text}`, options));
   }
 }
 
@@ -145,6 +158,11 @@ class WorkerThread implements Thread {
 interface WorkerScope {
   onmessage: ((event: MessageEvent) => void) | null;
   postMessage(message: unknown): void;
+  addEventListener(type: "error", listener: (event: ErrorEvent) => void): void;
+  addEventListener(
+    type: "unhandledrejection",
+    listener: (event: PromiseRejectionEvent) => void,
+  ): void;
 }
 
 class WorkerPort implements ThreadPort {
@@ -165,7 +183,15 @@ class WorkerPort implements ThreadPort {
       else this.#handler(event.data);
       this.#onArrival?.();
     };
-    scope.postMessage(READY);
+    scope.addEventListener("error", (event) => {
+      event.preventDefault();
+      this.#tellFailure(event.error ?? event.message);
+    });
+    scope.addEventListener("unhandledrejection", (event) => {
+      event.preventDefault();
+      this.#tellFailure(event.reason);
+    });
+    this.#send({ kind: "ready" });
   }
 
   get onMessage(): (message: unknown) => void {
@@ -180,7 +206,7 @@ class WorkerPort implements ThreadPort {
   }
 
   post(message: unknown): void {
-    this.#scope.postMessage(message);
+    this.#send({ kind: "message", message });
   }
 
   /** Yields until all that is counted as posted by now has arrived; false when it took too long. */
@@ -209,6 +235,15 @@ class WorkerPort implements ThreadPort {
     return target !== null && ((target - this.#received) | 0) <= 0;
   }
 
+  #send(envelope: Envelope): void {
+    this.#scope.postMessage(envelope);
+  }
+
+  #tellFailure(failure: unknown): void {
+    const error = failure instanceof Error ? failure : new Error(String(failure));
+    this.#send({ kind: "failure", text: String(error), stack: error.stack ?? String(error) });
+  }
+
   #start(welcome: Welcome): void {
     this.#counters = welcome.counters;
     // For ps and top.
@@ -220,15 +255,10 @@ let port: WorkerPort | null = null;
 
 /** This thread's end of Thread, always the same one. Only in a module that spawnThread() started. */
 export function threadPort(): ThreadPort {
-  if (port === null) {
-    const scope = globalThis as unknown as Partial<WorkerScope>;
-    if (typeof scope.postMessage !== "function") {
-      throw new Error(
-        "get the thread's port: this is the main thread, wanted one of spawnThread()",
-      );
-    }
-    port = new WorkerPort(scope as WorkerScope);
+  if (isMainThread) {
+    throw new Error("get the thread's port: this is the main thread, wanted one of spawnThread()");
   }
+  port ??= new WorkerPort(globalThis as unknown as WorkerScope);
   return port;
 }
 

@@ -50,7 +50,7 @@ export class TimerHeap {
     return this.#timers[0]?.dueMs ?? Infinity;
   }
 
-  /** intervalMs 0 = once. */
+  /** intervalMs 0 = once. `dueMs` is not in the past: it sorts behind all that are due by now. */
   add(dueMs: number, intervalMs: number, callback: () => void): Timer {
     const timer = new Timer(this, dueMs, intervalMs, callback);
     this.#insert(timer);
