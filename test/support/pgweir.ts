@@ -1,0 +1,112 @@
+// A running pgweir on a random port, started through its command line as an operator would, on the runtime that
+// runs the test. One worker by default: `pgweir pooler`; with `workers` a supervised host: `pgweir up`.
+// An ini given as text is used as it is, so it must name the port that was got from freePort().
+
+import { writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { runtimeCommand, type RuntimeName } from "../../shared/sys/mod.ts";
+import { atExit } from "./at_exit.ts";
+import { until } from "./harness.ts";
+import { type Ini, iniText, userlistText, withDefaults } from "./ini.ts";
+import { ManagedProcess, type ProcessEnd } from "./managed_process.ts";
+import { DEFAULT_USERS, defaultSettings, Pooler, type PoolerOptions } from "./pooler.ts";
+import { childrenOf, commandLine, isAlive, signal } from "./processes.ts";
+import { freePort, tempDir } from "./temp.ts";
+
+export interface PgweirOptions extends PoolerOptions {
+  /** Starts a supervised host with so many workers. Default: one lone worker, no supervisor. */
+  readonly workers?: number;
+  /** Default: the runtime of the test. */
+  readonly runtime?: RuntimeName;
+  /** The client port, for an ini given as text. */
+  readonly port?: number;
+  /** More environment. */
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly readyTimeoutMs?: number;
+}
+
+const root = resolve(import.meta.dirname!, "../..");
+
+export class Pgweir extends Pooler {
+  readonly supervised: boolean;
+
+  constructor(
+    process: ManagedProcess,
+    port: number,
+    dir: string,
+    iniFile: string,
+    supervised: boolean,
+  ) {
+    super(process, port, dir, iniFile);
+    this.supervised = supervised;
+    // The supervisor goes first, so that it starts nothing again.
+    if (supervised) atExit(() => this.#kill());
+  }
+
+  workerPids(): number[] {
+    if (this.supervised) return this.servicePids("pooler");
+    return this.process.running ? [this.pid] : [];
+  }
+
+  /** The supervisor's children that run a sub-command: pooler, budget, overload, console. */
+  servicePids(command: string): number[] {
+    return childrenOf(this.pid).filter((pid) => commandLine(pid).includes(`cli.ts ${command}`));
+  }
+
+  /** Ends the supervisor and everything it started at once, as a power cut would. */
+  async crash(): Promise<ProcessEnd> {
+    const children = this.#kill();
+    await until("the services to end", () => !children.some(isAlive));
+    return await this.kill();
+  }
+
+  #kill(): number[] {
+    const children = childrenOf(this.pid);
+    this.signal("SIGKILL");
+    for (const pid of children) signal(pid, "SIGKILL");
+    return children;
+  }
+}
+
+/** What a start prints when clients can connect: `up` on stdout, a lone worker in its log. */
+function saysReady(server: ManagedProcess, supervised: boolean): boolean {
+  return supervised
+    ? /^pgweir is ready/m.test(server.stdout())
+    : server.stderr().includes("pgweir pooler ready");
+}
+
+/** Starts pgweir and waits until it is ready; fails with its output when it ends before that. */
+export async function startPgweir(options: PgweirOptions): Promise<Pgweir> {
+  const supervised = options.workers !== undefined;
+  const port = options.port ?? await freePort();
+  const dir = tempDir("pgw");
+  const iniFile = join(dir, "pgweir.ini");
+  const users = options.userlist ?? DEFAULT_USERS;
+  writeFileSync(join(dir, "userlist.txt"), typeof users === "string" ? users : userlistText(users));
+  if (typeof options.ini === "string") {
+    writeFileSync(iniFile, options.ini);
+  } else {
+    const own: Record<string, string | number> = supervised
+      ? { workers: options.workers!, console_listen: `127.0.0.1:${await freePort()}` }
+      : {};
+    const defaults: Ini = { databases: {}, pgbouncer: defaultSettings(port, dir), pgweir: own };
+    writeFileSync(iniFile, iniText(withDefaults(options.ini, defaults)));
+  }
+  const server = await ManagedProcess.launch({
+    command: [
+      ...runtimeCommand(options.runtime),
+      join(root, "services/cli.ts"),
+      supervised ? "up" : "pooler",
+      iniFile,
+    ],
+    cwd: dir,
+    environment: { ...process.env as Record<string, string>, ...options.environment },
+  });
+  const pgweir = new Pgweir(server, port, dir, iniFile, supervised);
+  await server.ready(
+    "pgweir to be ready",
+    () => saysReady(server, supervised),
+    options.readyTimeoutMs,
+  );
+  return pgweir;
+}
