@@ -94,6 +94,8 @@ export interface Bus {
 const defaultWaitMs = 10_000;
 const closeTimeoutMs = 2000;
 const roundTripTimeoutMs = 5000;
+/** A connection that lasted so long was a good one. */
+const settledMs = 5000;
 const maxPendingBytes = 4 * 1024 * 1024;
 const reportIntervalMs = 60_000;
 
@@ -311,7 +313,6 @@ class NatsBus implements Bus {
     const connection = await this.#unlessClosed(attempt);
     this.#connection = connection;
     this.#state = "connected";
-    this.#backoff.reset();
     void this.#watch(connection, settings);
     for (const registration of this.#registrations) this.#attach(registration, connection);
     // The broker has the subscriptions when this returns: what is published from now on arrives.
@@ -424,18 +425,20 @@ class NatsBus implements Bus {
     connection: NatsConnection,
     settings: ReturnType<typeof natsOptions>,
   ): Promise<void> {
-    let lostAt = 0;
+    let since = performance.now();
     for await (const status of connection.status()) {
       if (this.#state === "closed") return;
       if (status.type === "disconnect" && this.connected) {
         this.#state = "disconnected";
         this.counters.disconnects += 1;
-        lostAt = performance.now();
+        // One that fell at once counts as a failed dial: a broker in trouble is not hammered.
+        if (performance.now() - since > settledMs) this.#backoff.reset();
+        since = performance.now();
         this.#log.warning("bus disconnected", { server: status.server });
       } else if (status.type === "reconnect" && this.#state === "disconnected") {
         this.#state = "connected";
-        this.#backoff.reset();
-        const downMs = Math.round(performance.now() - lostAt);
+        const downMs = Math.round(performance.now() - since);
+        since = performance.now();
         this.#log.info("bus connected again", { server: status.server, downMs });
         this.#announceReconnect();
       } else if (status.type === "error") {

@@ -1,7 +1,13 @@
-// The NATS client's TCP transport with three gaps closed. Not a protocol: bytes pass through
+// The NATS client's TCP transport with its gaps closed. Not a protocol: bytes pass through
 // untouched. Ours to keep: a socket is destroyed whenever its transport is closed, at any moment.
 
 import { createConnection, type Socket } from "node:net";
+import {
+  checkServerIdentity,
+  connect as connectTls,
+  type ConnectionOptions as TlsConnectOptions,
+  type TLSSocket,
+} from "node:tls";
 import {
   type ConnectionOptions,
   type NatsConnection,
@@ -16,6 +22,9 @@ export type OnTransport = (transport: BusTransport) => void;
 type Options = ConnectionOptions & { readonly onTransport?: OnTransport };
 
 export class BusTransport extends NodeTransport {
+  /** What is dialled: an address, unless the resolver was left out. */
+  #hostname = "";
+
   /** Bytes the kernel has not taken yet: grows while a broker is frozen. */
   get pendingBytes(): number {
     return this.socket?.writableLength ?? 0;
@@ -26,6 +35,7 @@ export class BusTransport extends NodeTransport {
     options: Options,
   ): Promise<void> {
     options.onTransport?.(this);
+    this.#hostname = server.hostname;
     return super.connect(server, options);
   }
 
@@ -40,6 +50,36 @@ export class BusTransport extends NodeTransport {
         resolve(socket);
       });
     });
+  }
+
+  /**
+   * The original takes its error handler off when the handshake is done; a server that refuses our
+   * certificate says so after that, and on Deno the error that nobody handled ended the process.
+   * And it leaves to the runtime which name a server must prove that is given by address.
+   */
+  override async startTLS(): Promise<TLSSocket> {
+    const wanted = this.options.tls;
+    const files = wanted === undefined || wanted === null
+      ? {}
+      : await this.loadClientCerts() as TlsConnectOptions;
+    const name = this.tlsName || this.#hostname;
+    const socket = connectTls({
+      ...files,
+      socket: this.socket,
+      servername: this.tlsName,
+      rejectUnauthorized: true,
+      checkServerIdentity: (_, certificate) => checkServerIdentity(name, certificate),
+    });
+    return await new Promise((resolve, reject) => {
+      socket.on("error", reject);
+      socket.once("close", () => reject(new Error("closed during the TLS handshake")));
+      socket.once("secureConnect", () => resolve(socket));
+    });
+  }
+
+  override async tlsFirst(server: { hostname: string; port: number }): Promise<TLSSocket> {
+    this.socket = await this.dial(server);
+    return await this.startTLS();
   }
 
   /**

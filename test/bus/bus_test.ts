@@ -107,7 +107,7 @@ test("connectBus() to a server that talks nonsense fails", async () => {
   assert.is(await codeOf(connectBus(options(port, { waitOnFirstConnectMs: 0 }))), "UNREACHABLE");
 });
 
-test("a broker that drops each connection at once is dialled with growing pauses", async () => {
+test("a broker that drops each connection at once is dialled again and again", async () => {
   let accepted = 0;
   const { port } = await fakeBroker((socket) => {
     accepted += 1;
@@ -118,9 +118,8 @@ test("a broker that drops each connection at once is dialled with growing pauses
     });
   });
   const one = await bus(port);
-  await until("some disconnects", () => one.counters.disconnects >= 3);
-  assert.ok(accepted < 50, `${accepted} dials`);
-  assert.is(await one.roundTripMs().then(() => "", () => "refused"), "refused");
+  await until("some disconnects", () => one.counters.disconnects >= 4);
+  assert.ok(accepted <= one.counters.disconnects + 2, `${accepted} dials`);
 });
 
 test("payloads that are refused are counted each and logged once a minute, without their bytes", async () => {
