@@ -1,7 +1,8 @@
 // FFI on Bun. A pointer is a plain number, so an offset into a buffer is an addition.
 // Invariant: receiveAt/sendAt allocate nothing.
 
-import { dlopen, ptr, toArrayBuffer } from "bun:ffi";
+import { createRequire } from "node:module";
+import type * as BunFfi from "bun:ffi";
 import {
   type ForeignBackend,
   type ForeignFunction,
@@ -38,29 +39,34 @@ function socketIo(libc: SocketIoLibc, errno: Int32Array): SocketIo {
   };
 }
 
-export const bunBackend: ForeignBackend = {
-  open(
-    library: string,
-    symbols: Readonly<Record<string, ForeignSignature>>,
-  ): Record<string, ForeignFunction> {
-    const table: Record<string, { args: ("i32" | "ptr")[]; returns: "i32" | "ptr" }> = {};
-    for (const [name, { parameters, result }] of Object.entries(symbols)) {
-      table[name] = {
-        args: parameters.map((type) => type === "pointer" ? "ptr" : "i32"),
-        returns: result === "pointer" ? "ptr" : "i32",
-      };
-    }
-    return dlopen(library, table).symbols as unknown as Record<string, ForeignFunction>;
-  },
-  pointerOf(bytes: Uint8Array): Pointer {
-    return asPointer(ptr(bytes));
-  },
-  addressOf(bytes: Uint8Array): [number, number] {
-    const address = ptr(bytes) as number;
-    return [address | 0, Math.floor(address / 0x1_0000_0000) | 0];
-  },
-  int32At(pointer: Pointer): Int32Array {
-    return new Int32Array(toArrayBuffer(asAddress(pointer) as never, 0, 4));
-  },
-  socketIo,
-};
+export function makeBunBackend(): ForeignBackend {
+  // Not an import: this file is loaded on every runtime, and only Bun has the module. Nor an awaited
+  // import(): a module that waits while it loads makes all that import it wait.
+  const { dlopen, ptr, toArrayBuffer } = createRequire(import.meta.url)("bun:ffi") as typeof BunFfi;
+  return {
+    open(
+      library: string,
+      symbols: Readonly<Record<string, ForeignSignature>>,
+    ): Record<string, ForeignFunction> {
+      const table: Record<string, { args: ("i32" | "ptr")[]; returns: "i32" | "ptr" }> = {};
+      for (const [name, { parameters, result }] of Object.entries(symbols)) {
+        table[name] = {
+          args: parameters.map((type) => type === "pointer" ? "ptr" : "i32"),
+          returns: result === "pointer" ? "ptr" : "i32",
+        };
+      }
+      return dlopen(library, table).symbols as unknown as Record<string, ForeignFunction>;
+    },
+    pointerOf(bytes: Uint8Array): Pointer {
+      return asPointer(ptr(bytes));
+    },
+    addressOf(bytes: Uint8Array): [number, number] {
+      const address = ptr(bytes) as number;
+      return [address | 0, Math.floor(address / 0x1_0000_0000) | 0];
+    },
+    int32At(pointer: Pointer): Int32Array {
+      return new Int32Array(toArrayBuffer(asAddress(pointer) as never, 0, 4));
+    },
+    socketIo,
+  };
+}

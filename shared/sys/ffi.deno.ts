@@ -70,21 +70,23 @@ function addressOf(bytes: Uint8Array): [number, number] {
   return [Number(BigInt.asIntN(32, address)), Number(BigInt.asIntN(32, address >> 32n))];
 }
 
-export const denoBackend: ForeignBackend = {
-  open(
-    library: string,
-    symbols: Readonly<Record<string, ForeignSignature>>,
-  ): Record<string, ForeignFunction> {
-    return Deno.dlopen(library, symbols).symbols as unknown as Record<string, ForeignFunction>;
-  },
-  pointerOf,
-  addressOf,
-  int32At(pointer: Pointer): Int32Array {
-    const memory = Deno.UnsafePointerView.getArrayBuffer(
-      pointer as unknown as Deno.PointerObject,
-      4,
-    );
-    return new Int32Array(memory);
-  },
-  socketIo,
-};
+export function makeDenoBackend(): ForeignBackend {
+  return {
+    open(
+      library: string,
+      symbols: Readonly<Record<string, ForeignSignature>>,
+    ): Record<string, ForeignFunction> {
+      return Deno.dlopen(library, symbols).symbols as unknown as Record<string, ForeignFunction>;
+    },
+    pointerOf,
+    addressOf,
+    int32At(pointer: Pointer): Int32Array {
+      const memory = Deno.UnsafePointerView.getArrayBuffer(
+        pointer as unknown as Deno.PointerObject,
+        4,
+      );
+      return new Int32Array(memory);
+    },
+    socketIo,
+  };
+}

@@ -2,12 +2,14 @@
 // back-end. Loading this on anything but Linux with Bun or Deno fails with a message that says so.
 // Invariant: apart from the back-ends, no file in the tree imports an FFI module.
 
+import { makeBunBackend } from "./ffi.bun.ts";
+import { makeDenoBackend } from "./ffi.deno.ts";
 import type { ForeignBackend } from "./foreign.ts";
 import { runtimeName, runtimeVersion } from "./runtime.ts";
 
-export const foreign: ForeignBackend = await loadBackend();
+export const foreign: ForeignBackend = makeBackend();
 
-async function loadBackend(): Promise<ForeignBackend> {
+function makeBackend(): ForeignBackend {
   if (process.platform !== "linux") {
     throw new Error(
       `load the system layer: the platform is "${process.platform}", wanted "linux"; elsewhere, ` +
@@ -19,8 +21,8 @@ async function loadBackend(): Promise<ForeignBackend> {
       `load the system layer: the processor is "${process.arch}", wanted "x64" or "arm64"`,
     );
   }
-  if (runtimeName === "bun") return (await import("./ffi.bun.ts")).bunBackend;
-  if (runtimeName === "deno") return (await import("./ffi.deno.ts")).denoBackend;
+  if (runtimeName === "bun") return makeBunBackend();
+  if (runtimeName === "deno") return makeDenoBackend();
   throw new Error(
     `load the system layer: the runtime is Node ${runtimeVersion()}, wanted Bun 1.4 or Deno 2.9`,
   );

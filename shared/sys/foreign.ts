@@ -1,6 +1,6 @@
 // What a runtime's foreign function interface must offer here: the contract of the back-ends
 // (ffi.bun.ts, ffi.deno.ts). Types, and the constants that the back-ends share; nothing runs.
-// Apart from ffi.ts, which loads a back-end and waits for it: a back-end must not import its loader.
+// Apart from ffi.ts, which chooses a back-end and so imports both: they must not import it back.
 
 import type { NativeBuffer } from "./native_buffer.ts";
 
