@@ -80,7 +80,7 @@ test("judge() goes by the worst workload and says how many reach the target", ()
   const find = (what: string) => verdicts.find((v) => v.what === what);
   assert.is(
     find("CPU per transaction, simple")?.got,
-    "0.80 × (worst: simple, 32 clients; 1 of 2 reach it)",
+    "0.80 ×, rounds 0.80 to 0.80 (worst: simple, 32 clients; 1 of 2 reach it)",
   );
   assert.is(find("CPU per transaction, simple")?.reached, false);
   // Throughput is asked for at 8 and 256 clients only: the loss at 32 is no verdict.
@@ -124,7 +124,11 @@ test("judge() judges new connections, and memory of a single worker only", () =>
     })),
   ));
   assert.equal(verdicts.map((v) => [v.what, v.got, v.reached]), [
-    ["new connections per second", "1.30 × (new connections, 8 clients)", true],
+    [
+      "new connections per second",
+      "1.30 ×, rounds 1.30 to 1.30 (new connections, 8 clients)",
+      true,
+    ],
     ["memory at rest", "85 MB", true],
     ["memory per idle client", "2.00 KB", false],
   ]);

@@ -99,23 +99,26 @@ function judgeRatio(
 ): Verdict[] {
   const found = workloads(result).filter(target.include).flatMap((workload) => {
     const ratio = cellRatio(result, workload, contender, target.metric);
-    return ratio === null ? [] : [{ workload, ratio: ratio.median }];
+    return ratio === null ? [] : [{ workload, ...ratio }];
   });
   if (found.length === 0) return [];
   const ok = (ratio: number) =>
     target.want === "at least" ? ratio >= target.limit : ratio <= target.limit;
-  const ascending = found.sort((a, b) => a.ratio - b.ratio);
+  const ascending = found.sort((a, b) => a.median - b.median);
   const worst = (target.want === "at least" ? ascending[0] : ascending.at(-1)) as typeof found[0];
-  const reached = found.filter(({ ratio }) => ok(ratio)).length;
+  const reached = found.filter((one) => ok(one.median)).length;
   const where = found.length === 1
     ? workloadName(worst.workload)
     : `worst: ${workloadName(worst.workload)}; ${reached} of ${found.length} reach it`;
+  const range = result.rounds === 1
+    ? ""
+    : `, rounds ${worst.low.toFixed(2)} to ${worst.high.toFixed(2)}`;
   return [{
     contender: contender.id,
     what: target.what,
     wanted: `${target.want} ${target.limit.toFixed(2)} × PgBouncer`,
-    got: `${worst.ratio.toFixed(2)} × (${where})`,
-    reached: ok(worst.ratio),
+    got: `${worst.median.toFixed(2)} ×${range} (${where})`,
+    reached: ok(worst.median),
   }];
 }
 
