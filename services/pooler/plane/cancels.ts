@@ -35,6 +35,8 @@ export class Cancels {
   readonly #plane: Plane;
   readonly #underWay = new Map<ServerConnection, CancelConnection>();
   #waiting: Waiting[] = [];
+  /** Connections of clients whose request is being dealt with. */
+  readonly requesters = new Set<ClientSession>();
   /** Requests by what became of them, for the console and the log. */
   readonly counts: Record<CancelOutcome | "unanswered", number> = {
     sent: 0,
@@ -56,10 +58,22 @@ export class Cancels {
     return this.#waiting.length;
   }
 
+  /** Servers with a cancel under way, each with the number of requests it is for. */
+  *inFlight(): Generator<{ server: ServerConnection; requests: number }> {
+    for (const [server, { requests }] of this.#underWay) yield { server, requests };
+  }
+
+  /** Servers whose cancel waits for its turn, once for each request. */
+  *queued(): Generator<ServerConnection> {
+    for (const { server } of this.#waiting) yield server;
+  }
+
   /** A CancelRequest of a client: its connection stays open until the cancel has had its effect. */
   request(connection: ClientSession, processId: number, secret: Uint8Array): void {
     const worker = cancelKeyWorker(processId, secret);
+    this.requesters.add(connection);
     const end = (outcome: CancelOutcome | null) => {
+      this.requesters.delete(connection);
       this.counts[outcome ?? "unanswered"]++;
       connection.close(
         outcome === "sent"
@@ -172,6 +186,11 @@ class CancelConnection implements StreamOwner {
     this.#server = server;
     this.#done = done;
     this.#onEnd = onEnd;
+  }
+
+  /** Requests that are answered by this cancel, or wait for the next one. */
+  get requests(): number {
+    return this.#done.length + this.#again.length;
   }
 
   open(): void {

@@ -110,6 +110,11 @@ export class ClientSession implements StreamOwner {
     return this.#gather === null && (this.#bodyLeft === 0 || this.#bodyDrop);
   }
 
+  /** Bytes of input that are kept here. */
+  get buffered(): number {
+    return (this.#input?.length ?? 0) + (this.#tail?.length ?? 0);
+  }
+
   get address(): SocketAddress {
     return peerAddress(this.stream.fd);
   }
@@ -148,6 +153,7 @@ export class ClientSession implements StreamOwner {
   }
 
   onDrained(): void {
+    this.console?.onDrained();
     this.server?.stream.resume();
   }
 
@@ -182,6 +188,7 @@ export class ClientSession implements StreamOwner {
 
   #consumeCold(at: number, end: number): void {
     const bytes = this.plane.arena.bytes;
+    const loggingIn = this.login !== null;
     const used = this.login !== null
       ? this.login.consume(bytes, at, end)
       : (this.console as ConsoleSession).consume(bytes, at, end);
@@ -192,6 +199,8 @@ export class ClientSession implements StreamOwner {
     }
     if (used === end) return;
     if (this.login === null && this.console === null) this.#relay(used, end);
+    // A first command may have come together with the end of the login.
+    else if (this.login === null && loggingIn) this.#consumeCold(used, end);
     else if (end - used <= TAIL_MAX) this.#tail = bytes.slice(used, end);
     else this.fail(refusals.consoleCommandTooLong);
   }

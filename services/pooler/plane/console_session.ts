@@ -1,50 +1,128 @@
-// A client of the admin console (database `pgbouncer`).
+// A client of the admin console (database `pgbouncer`): ties the conversation to the client's socket
+// and to the plane it shows. Cold code on the thread that moves bytes, so it works in bounded turns,
+// lets the loop run between two of them, and makes nothing that the client has not taken yet.
 
+import { randomBytes } from "node:crypto";
+import process from "node:process";
 import {
-  commandComplete,
+  errnoText,
+  localAddress,
+  peerCredentials,
+  runtimeName,
+  runtimeVersion,
+} from "../../../shared/sys/mod.ts";
+import {
+  backendKeyData,
   concatBytes,
-  dataRow,
-  Frontend,
+  makeCancelKey,
   parameterStatus,
-  readInt32,
   readyForQuery,
-  rowDescription,
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
+import { Conversation, type Moment, planQuery } from "./console/mod.ts";
 import type { Plane } from "./plane.ts";
+import { Counter } from "./stats.ts";
+
+const runtime = `${runtimeName} ${runtimeVersion()}`;
 
 export class ConsoleSession {
-  readonly #client: ClientSession;
   readonly admin: boolean;
+  readonly #client: ClientSession;
+  readonly #conversation: Conversation;
+  /** Its input is not read: a turn is to come, or output is to be taken first. */
+  #busy = false;
+
   constructor(client: ClientSession, admin: boolean) {
     this.#client = client;
     this.admin = admin;
+    const { plane } = client;
+    this.#conversation = new Conversation({
+      plan: (text) => planQuery(text, admin),
+      moment: () => momentOf(plane),
+      shutdown: (drain) => this.#shutdown(drain),
+    });
+    plane.consoleStats.totals[Counter.logins]!++;
   }
+
+  /** Takes [at, end) of what was received; returns where the unfinished message begins: it keeps that itself. */
   consume(bytes: Uint8Array, at: number, end: number): number {
-    while (end - at >= 5) {
-      const length = readInt32(bytes, at + 1);
-      if (at + 1 + length > end) return at;
-      if (bytes[at] === Frontend.terminate) {
-        this.#client.close("client close request");
-        return end;
-      }
-      this.#client.stream.sendBytes(
-        concatBytes(
-          rowDescription([{ name: "version", typeOid: 25, typeSize: -1 }]),
-          dataRow([this.#client.plane.version]),
-          commandComplete("SHOW"),
-          readyForQuery("I"),
-        ),
-      );
-      at += 1 + length;
+    this.#client.plane.consoleStats.totals[Counter.bytesReceived]! += end - at;
+    this.#conversation.push(bytes, at, end);
+    if (!this.#busy) this.#turn();
+    return end;
+  }
+
+  /** The client has taken everything that was sent. */
+  onDrained(): void {
+    if (this.#busy) this.#turn();
+  }
+
+  #turn(): void {
+    const client = this.#client;
+    if (client.closed) return;
+    const conversation = this.#conversation;
+    const { totals } = client.plane.consoleStats;
+    const before = conversation.commands;
+    const bytes = conversation.turn();
+    totals[Counter.queries]! += conversation.commands - before;
+    totals[Counter.transactions]! += conversation.commands - before;
+    totals[Counter.bytesSent]! += bytes.length;
+    const pending = bytes.length === 0 ? client.stream.pending : client.stream.sendBytes(bytes);
+    if (pending < 0) {
+      client.close(`client connection lost: ${errnoText(-pending)}`);
+      return;
     }
-    return at;
+    const { end } = conversation;
+    if (end !== null) {
+      if (end.kind === "terminate") client.closeAfterFlush("client close request");
+      else client.fail(end.refusal);
+      return;
+    }
+    if (pending === 0 && conversation.needsInput) {
+      if (this.#busy) client.stream.resume();
+      this.#busy = false;
+      return;
+    }
+    if (!this.#busy) client.stream.pause(false);
+    this.#busy = true;
+    if (pending === 0) client.plane.reactor.after(0, () => this.#turn());
+  }
+
+  /** Not at once: the answer goes out first, and the loop is not in the middle of this client. */
+  #shutdown(drain: boolean): void {
+    const { plane, id, user } = this.#client;
+    const command = drain ? "SHUTDOWN WAIT_FOR_CLIENTS" : "SHUTDOWN";
+    plane.control.log("info", `C-${id}: ${command} command issued by "${user}"`);
+    plane.reactor.after(0, () => drain ? plane.drain() : plane.stop());
   }
 }
 
+function momentOf(plane: Plane): Moment {
+  return {
+    plane,
+    now: plane.reactor.now,
+    wallNow: Date.now(),
+    pid: process.pid,
+    runtime,
+    localAddress,
+    peerPid: (fd) => peerCredentials(fd)?.pid ?? 0,
+  };
+}
+
+/** What follows AuthenticationOk. The key is nobody's: there is nothing to cancel in the console. */
 export function consoleGreeting(plane: Plane): Uint8Array {
+  const { workerId, incarnation } = plane.seat;
+  const random = (length: number) => new Uint8Array(randomBytes(length));
+  const key = makeCancelKey(workerId, 0, incarnation, random);
   return concatBytes(
     parameterStatus("server_version", `${plane.version}/bouncer`),
+    parameterStatus("client_encoding", "UTF8"),
+    parameterStatus("server_encoding", "UTF8"),
+    parameterStatus("DateStyle", "ISO"),
+    parameterStatus("TimeZone", "GMT"),
+    parameterStatus("standard_conforming_strings", "on"),
+    parameterStatus("is_superuser", "on"),
+    backendKeyData(key.processId, key.secret),
     readyForQuery("I"),
   );
 }

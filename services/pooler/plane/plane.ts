@@ -25,12 +25,14 @@ import { Gauge, type Seat, type ToPlane } from "../messages.ts";
 import { Arena, Outlet } from "./arena.ts";
 import { Cancels } from "./cancels.ts";
 import { ClientSession } from "./client.ts";
+import { statsLine } from "./console/mod.ts";
 import type { ControlLink } from "./control_link.ts";
 import { Credential } from "./credentials.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool } from "./pool.ts";
 import { fatal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
+import { PoolStats } from "./stats.ts";
 
 const sweepMs = 100;
 const acceptsPerEvent = 64;
@@ -61,6 +63,8 @@ export class Plane {
   readonly pools = new Map<string, Pool>();
   /** Logged-in clients by the process id of their cancel key. */
   readonly keys = new Map<number, ClientSession>();
+  /** The console's own counters. */
+  readonly consoleStats = new PoolStats();
   /** Clients that count against max_client_conn. */
   clientCount = 0;
   openServers = 0;
@@ -285,6 +289,14 @@ export class Plane {
     });
   }
 
+  /** Addresses of server names, as far as they are known. */
+  get hosts(): ReadonlyMap<
+    string,
+    { readonly addresses: readonly string[]; readonly until: number }
+  > {
+    return this.#addresses;
+  }
+
   /** Looks at a pool again after this batch: something came free while it could not be used. */
   soon(pool: Pool): void {
     this.#soon.add(pool);
@@ -314,8 +326,10 @@ export class Plane {
     this.#gauges[Gauge.servers] = this.openServers;
     const period = this.settings.statsPeriodMs;
     if (period > 0 && now - this.#lastPeriodAt >= period) {
-      for (const pool of this.pools.values()) pool.stats.endPeriod(now - this.#lastPeriodAt);
+      const all = [this.consoleStats, ...[...this.pools.values()].map((pool) => pool.stats)];
+      for (const stats of all) stats.endPeriod(now - this.#lastPeriodAt);
       this.#lastPeriodAt = now;
+      if (this.settings.logStats) this.control.log("info", statsLine(all));
     }
   }
 

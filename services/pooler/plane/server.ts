@@ -249,6 +249,11 @@ export class ServerConnection implements StreamOwner {
     return queryMessage(sql);
   }
 
+  /** Bytes of input that are kept here. */
+  get buffered(): number {
+    return this.#tail?.length ?? 0;
+  }
+
   /** Whether it may go to another client. */
   get releasable(): boolean {
     return this.synced && this.status === statusIdle && this.requests.count === 0 &&

@@ -1,0 +1,193 @@
+// Every command of the console in one table, with who may give it: the permission check and SHOW HELP
+// come from it, so that no command can be without the check its neighbours have. Pure.
+
+import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
+import {
+  databaseColumns,
+  databaseRows,
+  hostColumns,
+  hostRows,
+  listColumns,
+  listRows,
+  memoryColumns,
+  memoryRows,
+  poolColumns,
+  poolRows,
+  userColumns,
+  userRows,
+  workerColumns,
+  workerRows,
+} from "./pool_rows.ts";
+import {
+  clientRows,
+  detailRows,
+  serverRows,
+  socketColumns,
+  socketDetailColumns,
+} from "./socket_rows.ts";
+import {
+  statsAveragesColumns,
+  statsColumns,
+  statsRows,
+  statsTotalsColumns,
+  totalsColumns,
+  totalsRows,
+} from "./stats_rows.ts";
+import { showConfigRows } from "../../../../shared/config/mod.ts";
+import type { Moment } from "./view.ts";
+
+/** Who may: "stats" is users of stats_users and of admin_users, "admin" those of admin_users alone. */
+export type Access = "stats" | "admin";
+
+export interface Show {
+  readonly access: Access;
+  /** null = not available in this version. */
+  readonly result:
+    | {
+      readonly columns: readonly ConsoleColumn[];
+      rows(moment: Moment): Iterable<Row>;
+    }
+    | "help"
+    | null;
+}
+
+function show(
+  columns: readonly ConsoleColumn[],
+  rows: (moment: Moment) => Iterable<Row>,
+): Show {
+  return { access: "stats", result: { columns, rows } };
+}
+
+const nothing = () => [];
+
+function configRows({ plane }: Moment): Row[] {
+  return showConfigRows(plane.config).map((row) => {
+    return [row.key, row.value, row.default, row.changeable];
+  });
+}
+
+/** What may follow SHOW (or SELECT). */
+export const showTable: ReadonlyMap<string, Show> = new Map<string, Show>([
+  ["help", { access: "stats", result: "help" }],
+  ["config", show(columnsOf("key s, value s, default s, changeable s"), configRows)],
+  ["databases", show(databaseColumns, databaseRows)],
+  ["pools", show(poolColumns, poolRows)],
+  ["clients", show(socketColumns, clientRows)],
+  ["servers", show(socketColumns, serverRows)],
+  ["users", show(userColumns, userRows)],
+  ["version", show(columnsOf("version s"), ({ plane }) => [[`pgweir ${plane.version}`]])],
+  ["peers", show(columnsOf("peer_id i, host s, port i, pool_size i"), nothing)],
+  [
+    "peer_pools",
+    show(
+      columnsOf(
+        "peer_id i, cl_active_cancel_req i, cl_waiting_cancel_req i, sv_active_cancel i, " +
+          "sv_login i",
+      ),
+      nothing,
+    ),
+  ],
+  // It hands over descriptors and secrets, so it is the one that statistics users may not see.
+  ["fds", { access: "admin", result: null }],
+  ["sockets", show(socketDetailColumns, (moment) => detailRows(moment, false))],
+  ["active_sockets", show(socketDetailColumns, (moment) => detailRows(moment, true))],
+  ["lists", show(listColumns, listRows)],
+  ["mem", show(memoryColumns, memoryRows)],
+  [
+    "state",
+    show(columnsOf("key s, value s"), () => [
+      ["active", "yes"],
+      ["paused", "no"],
+      ["suspended", "no"],
+    ]),
+  ],
+  ["dns_hosts", show(hostColumns, hostRows)],
+  ["dns_zones", show(columnsOf("zonename s, serial q, count i"), nothing)],
+  ["stats", show(statsColumns, ({ plane }) => statsRows(plane, "both"))],
+  ["stats_totals", show(statsTotalsColumns, ({ plane }) => statsRows(plane, "totals"))],
+  ["stats_averages", show(statsAveragesColumns, ({ plane }) => statsRows(plane, "averages"))],
+  ["totals", show(totalsColumns, ({ plane }) => totalsRows(plane))],
+  ["worker", show(workerColumns, workerRows)],
+]);
+
+/**
+ * Settings of a PostgreSQL session that drivers ask for or set unasked: they are shown, and setting
+ * them does nothing. A null is only set, never asked for.
+ */
+export const sessionSettings: ReadonlyMap<string, string | null> = new Map([
+  ["client_encoding", "UTF-8"],
+  ["default_transaction_isolation", "read committed"],
+  ["standard_conforming_strings", "on"],
+  ["datestyle", "ISO"],
+  ["timezone", "GMT"],
+  ["extra_float_digits", "2"],
+  ["application_name", null],
+]);
+
+export interface CommandRow {
+  readonly access: Access;
+  readonly does:
+    | "show"
+    | "set"
+    | "shutdown"
+    /** Of a PostgreSQL session, not of a console; answered so that drivers work, and nothing happens. */
+    | "ignored"
+    /** As `ignored`, but the session's prepared statements go. */
+    | "forgetsStatements"
+    /** A command of PgBouncer's console that this version does not have. */
+    | "unavailable";
+  /** CommandComplete's text. */
+  readonly tag: string;
+}
+
+const unavailable = (tag: string): CommandRow => ({ access: "admin", does: "unavailable", tag });
+const ignored = (tag: string): CommandRow => ({ access: "stats", does: "ignored", tag });
+const forgets = (tag: string): CommandRow => ({
+  access: "stats",
+  does: "forgetsStatements",
+  tag,
+});
+
+export const commandTable: ReadonlyMap<string, CommandRow> = new Map<string, CommandRow>([
+  ["show", { access: "stats", does: "show", tag: "SHOW" }],
+  ["select", { access: "stats", does: "show", tag: "SHOW" }],
+  ["set", { access: "admin", does: "set", tag: "SET" }],
+  ["shutdown", { access: "admin", does: "shutdown", tag: "SHUTDOWN" }],
+  ["reload", unavailable("RELOAD")],
+  ["pause", unavailable("PAUSE")],
+  ["resume", unavailable("RESUME")],
+  ["disable", unavailable("DISABLE")],
+  ["enable", unavailable("ENABLE")],
+  ["reconnect", unavailable("RECONNECT")],
+  ["kill", unavailable("KILL")],
+  ["kill_client", unavailable("KILL_CLIENT")],
+  ["suspend", unavailable("SUSPEND")],
+  ["wait_close", unavailable("WAIT_CLOSE")],
+  ["begin", ignored("BEGIN")],
+  ["start", ignored("START TRANSACTION")],
+  ["commit", ignored("COMMIT")],
+  ["end", ignored("COMMIT")],
+  ["rollback", ignored("ROLLBACK")],
+  ["abort", ignored("ROLLBACK")],
+  ["discard", forgets("DISCARD ALL")],
+  ["deallocate", forgets("DEALLOCATE ALL")],
+]);
+
+export function allows(access: Access, admin: boolean): boolean {
+  return admin || access === "stats";
+}
+
+/** The detail of SHOW HELP's notice. */
+export function helpText(): string {
+  const shows = [...showTable].filter(([, { result }]) => result !== null)
+    .map(([name]) => name.toUpperCase());
+  const missing = [...commandTable.values()].filter(({ does }) => does === "unavailable")
+    .map(({ tag }) => tag);
+  return [
+    "",
+    `\tSHOW ${shows.join("|")}`,
+    "\tSHUTDOWN",
+    "\tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS",
+    `Not available in this version: SHOW FDS, SET, ${missing.join(", ")}`,
+  ].join("\n");
+}

@@ -1,0 +1,128 @@
+// What the console reads of the data plane: its clients, pools and counters, as interfaces that the
+// plane's own classes satisfy. It changes nothing through them, and a test can stand in for each.
+
+import type { Config, DatabaseConfig } from "../../../../shared/config/mod.ts";
+import type { SocketAddress } from "../../../../shared/sys/mod.ts";
+import type { Seat } from "../../messages.ts";
+import type { PoolStats } from "../stats.ts";
+
+export interface StreamView {
+  readonly fd: number;
+  /** Bytes that wait to be sent. */
+  readonly pending: number;
+}
+
+export interface ClientView {
+  readonly id: number;
+  readonly user: string;
+  readonly database: string;
+  readonly closed: boolean;
+  /** Monotonic milliseconds, like all times here. */
+  readonly connectedAt: number;
+  /** When its last transaction began; 0 = none so far. */
+  readonly requestAt: number;
+  readonly waitingSince: number;
+  readonly queued: boolean;
+  /** Not null until the login is over. */
+  readonly login: object | null;
+  /** Not null for clients of the console. */
+  readonly console: object | null;
+  readonly pool: object | null;
+  readonly server: { readonly id: number } | null;
+  readonly stream: StreamView;
+  /** The peer's; reading it throws when the peer is gone already. */
+  readonly address: SocketAddress;
+  readonly parameters: { readonly values: readonly (string | null)[] };
+  readonly names: { readonly size: number } | null;
+  /** Bytes of input that are kept. */
+  readonly buffered: number;
+}
+
+export interface ServerView {
+  readonly id: number;
+  readonly state: string;
+  readonly connectedAt: number;
+  readonly requestAt: number;
+  readonly address: string;
+  readonly port: number;
+  readonly processId: number;
+  readonly closeNeeded: boolean;
+  readonly client: { readonly id: number } | null;
+  /** Unset until there is a socket. */
+  readonly stream: StreamView | undefined;
+  readonly values: readonly (string | null)[];
+  readonly prepared: { readonly size: number };
+  readonly requests: { readonly count: number };
+  readonly pool: object;
+  readonly buffered: number;
+}
+
+export interface PoolView {
+  readonly database: DatabaseConfig;
+  /** The user of the clients. */
+  readonly user: string;
+  readonly serverUser: string;
+  readonly servers: ReadonlySet<ServerView>;
+  /** Clients logged in here, waiting ones included. */
+  readonly clients: number;
+  readonly waiting: number;
+  readonly firstWaiter: { readonly waitingSince: number } | null;
+  readonly stats: PoolStats;
+  readonly statements: { readonly size: number };
+}
+
+/** What became of cancel requests. */
+export interface CancelCounts {
+  readonly sent: number;
+  readonly unknown: number;
+  readonly idle: number;
+  readonly busy: number;
+  readonly unanswered: number;
+}
+
+export interface CancelsView {
+  readonly counts: CancelCounts;
+  /** Connections that brought a cancel request which is being dealt with. */
+  readonly requesters: ReadonlySet<ClientView>;
+  /** Servers with a cancel under way, each with the number of requests it is for. */
+  inFlight(): Iterable<{ readonly server: ServerView; readonly requests: number }>;
+  /** Servers whose cancel waits for its turn, once for each request. */
+  queued(): Iterable<ServerView>;
+}
+
+export interface PlaneView {
+  readonly version: string;
+  readonly config: Config;
+  readonly seat: Seat;
+  /** Milliseconds since the epoch. */
+  readonly startedAt: number;
+  readonly clients: ReadonlySet<ClientView>;
+  readonly loggingIn: ReadonlySet<ClientView>;
+  readonly pools: ReadonlyMap<string, PoolView>;
+  readonly openServers: number;
+  readonly cancels: CancelsView;
+  readonly consoleStats: PoolStats;
+  readonly tracker: { indexOf(name: string): number };
+  /** Addresses of server names, with the monotonic time up to which they hold. */
+  readonly hosts: ReadonlyMap<
+    string,
+    { readonly addresses: readonly string[]; readonly until: number }
+  >;
+  /** This worker's part of a limit of the file. */
+  share(limit: number): number;
+}
+
+/** The plane at one moment, and what is asked of the system to show it. */
+export interface Moment {
+  readonly plane: PlaneView;
+  /** Monotonic milliseconds. */
+  readonly now: number;
+  /** The same moment, in milliseconds since the epoch. */
+  readonly wallNow: number;
+  readonly pid: number;
+  readonly runtime: string;
+  /** This side's address of a socket; may throw. */
+  localAddress(fd: number): SocketAddress;
+  /** The process at the other end of a unix socket, 0 for other sockets; may throw. */
+  peerPid(fd: number): number;
+}
