@@ -10,6 +10,7 @@ import process from "node:process";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { StartFailure } from "./failure.ts";
 import { FleetTable } from "./fleet_table.ts";
+import { messageOf } from "./last_words.ts";
 import { LineSplitter } from "./output.ts";
 import { signalProcess, startProcess } from "./processes.ts";
 import { restartLimits, RestartPolicy } from "./restart.ts";
@@ -119,8 +120,15 @@ export class Fleet {
     return true;
   }
 
-  signalAll(signal: NodeJS.Signals): void {
-    for (const worker of this.#workers) if (worker !== null) signalWorker(worker, signal);
+  /**
+   * Sends SIGHUP to every ready worker; one that is still starting may not listen for it and would die of
+   * it, and it reads the present configuration anyway. Returns how many got it.
+   */
+  reload(): number {
+    return this.#workers.filter((worker) =>
+      worker !== null && this.#table.stateOf(worker.index) === "ready" &&
+      signalWorker(worker, "SIGHUP")
+    ).length;
   }
 
   /** Lets workers finish what they do, within drainMs; resolves when none is left. */
@@ -221,7 +229,7 @@ export class Fleet {
     this.#ids.release(id);
     switch (this.#phase) {
       case "starting": {
-        const reason = worker.lines.last || "it printed no reason";
+        const reason = messageOf(worker.lines.last) || "it printed no reason";
         return this.#failStart(
           new StartFailure(`start worker ${id}: it ended with ${end}: ${reason}`),
         );
@@ -273,7 +281,9 @@ export class Fleet {
     for (const timer of this.#restarts) clearTimeout(timer);
     this.#restarts.clear();
     if (this.#workers.every((worker) => worker === null)) return Promise.resolve();
-    if (signal !== null) this.signalAll(signal);
+    if (signal !== null) {
+      for (const worker of this.#workers) if (worker !== null) signalWorker(worker, signal);
+    }
     escalate();
     return new Promise((resolve) => {
       const before = this.#allEnded;

@@ -118,8 +118,8 @@ export class Up {
 
   /** SIGHUP: the workers read their configuration again. */
   reload(): void {
-    this.#logger.info("got SIGHUP, passing it on to the workers");
-    this.#fleet?.signalAll("SIGHUP");
+    const reached = this.#fleet?.reload() ?? 0;
+    this.#logger.info(`got SIGHUP, passed on to ${reached} workers`);
   }
 
   /** Returns the ready text. */

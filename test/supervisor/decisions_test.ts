@@ -3,6 +3,10 @@
 import { assert, seededRandom, suite } from "../support/harness.ts";
 import { addressText, type Banner, readyText } from "../../services/supervisor/banner.ts";
 import { FleetTable } from "../../services/supervisor/fleet_table.ts";
+import { messageOf } from "../../services/supervisor/last_words.ts";
+import { formatLine } from "../../shared/telemetry/line.ts";
+import { PresenceTable } from "../../services/supervisor/presence_table.ts";
+import { StopRequests } from "../../services/supervisor/stop_requests.ts";
 import { LineSplitter } from "../../services/supervisor/output.ts";
 import { restartLimits, RestartPolicy } from "../../services/supervisor/restart.ts";
 import { WorkerIds } from "../../services/supervisor/worker_ids.ts";
@@ -229,3 +233,74 @@ splitter("push() passes on a line without an end in bounded pieces", () => {
 });
 
 splitter.run();
+
+const lastWords = suite("last_words");
+
+lastWords("messageOf() finds the message in every form a worker prints it", () => {
+  const record = {
+    time: Date.UTC(2026, 0, 2),
+    pid: 12,
+    level: "error",
+    component: "pooler",
+    message: "listen on x: port is taken",
+    fields: {},
+  } as const;
+  for (const format of ["text", "json"] as const) {
+    assert.is(messageOf(formatLine(format, record).trim()), record.message);
+  }
+  assert.is(messageOf("pgweir: a.ini:3: unknown setting"), "a.ini:3: unknown setting");
+  assert.is(messageOf("Segmentation fault"), "Segmentation fault");
+  assert.is(messageOf("{ not json"), "{ not json");
+  assert.is(messageOf(""), "");
+});
+
+lastWords.run();
+
+const requests = suite("stop_requests");
+
+type Wish = ["SIGINT" | "SIGTERM" | "SIGQUIT", number];
+
+const wishes: [string, Wish[], string[]][] = [
+  ["one Ctrl-C", [["SIGINT", 0]], ["drain"]],
+  ["its echo through npm", [["SIGINT", 0], ["SIGINT", 20]], ["drain", "nothing"]],
+  ["a second one", [["SIGINT", 0], ["SIGINT", 400]], ["drain", "quit"]],
+  ["another signal counts too", [["SIGTERM", 0], ["SIGINT", 400]], ["drain", "quit"]],
+  ["echoes do not add up", [["SIGINT", 0], ["SIGINT", 200], ["SIGINT", 400]], [
+    "drain",
+    "nothing",
+    "quit",
+  ]],
+  ["SIGQUIT never waits", [["SIGINT", 0], ["SIGQUIT", 1]], ["drain", "quit"]],
+  ["SIGQUIT alone", [["SIGQUIT", 0], ["SIGTERM", 900]], ["quit", "nothing"]],
+  ["quit is the last step", [["SIGINT", 0], ["SIGINT", 400], ["SIGINT", 800]], [
+    "drain",
+    "quit",
+    "nothing",
+  ]],
+];
+
+for (const [name, signals, expected] of wishes) {
+  requests(`on(): ${name}`, () => {
+    const stop = new StopRequests();
+    assert.equal(signals.map(([signal, now]) => stop.on(signal, now)), expected);
+  });
+}
+
+requests.run();
+
+const presence = suite("presence_table");
+
+presence("inUse() holds until a goodbye or ten seconds of silence", () => {
+  const table = new PresenceTable();
+  assert.not.ok(table.inUse(5, 0));
+  table.saw({ id: 5, state: "starting" }, 1000);
+  table.saw({ id: 6, state: "ready" }, 1000);
+  assert.ok(table.inUse(5, 10_999));
+  assert.not.ok(table.inUse(5, 11_000));
+  table.saw({ id: 5, state: "ready" }, 12_000);
+  assert.ok(table.inUse(5, 12_001));
+  table.saw({ id: 6, state: "gone" }, 2000);
+  assert.not.ok(table.inUse(6, 2001));
+});
+
+presence.run();

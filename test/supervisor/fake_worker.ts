@@ -3,8 +3,8 @@
 // `worker.<id>` there with what it was given, as JSON, once it is up.
 //
 // ready: serves until asked to end. silent: never gets ready. crash TEXT: says TEXT and exits with 3.
-// crash_later: gets ready, then exits with 4 when `crash.<id>` appears. deaf: does not hear SIGTERM.
-// stone: hears neither SIGTERM nor SIGQUIT. chatty: ready, and has much to say.
+// deaf: does not hear SIGTERM. stone: hears neither SIGTERM nor SIGQUIT. chatty: ready, and has much to
+// say.
 
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -81,9 +81,6 @@ if (mode === "chatty") {
 announce();
 if (fleet.busUrl !== undefined && mode !== "silent") await announceOnBus();
 setInterval(() => {
-  if (mode === "crash_later" && existsSync(join(folder, `crash.${fleet.workerId}`))) {
-    finish("crashing", 4);
-  }
   // As a real worker does: no supervisor, no worker.
   if (process.ppid !== fleet.supervisorPid) finish("orphaned", 0);
 }, 10);

@@ -232,12 +232,20 @@ test("drain() while a restart is due starts nothing any more", () =>
     assert.is(rig.workers().length, 1);
   }));
 
-test("signalAll() reaches every worker", () =>
-  withRig(new Rig({}), async (rig) => {
+test("reload() reaches every ready worker, and none that is still starting", async () => {
+  const rig = new Rig({ "mode.1": "silent" }, {
+    times: { readyMs: 500, drainMs: 1, quitMs: 5000 },
+  });
+  rig.busConnected = false;
+  await withRig(rig, async () => {
     await rig.fleet.start();
-    rig.fleet.signalAll("SIGTERM");
-    await until("both replaced", () => rig.workers().length === 4);
-  }));
+    await until("two workers", () => rig.alive().length === 2);
+    await until("worker 1 to be ready", () => rig.log.join("").includes("worker 1 is ready"));
+    assert.is(rig.fleet.reload(), 1);
+    await until("the reload", () => rig.passedOn.includes("worker 1: reload"));
+    assert.not.ok(rig.passedOn.includes("worker 2: reload"));
+  });
+});
 
 test("what a worker says is passed on, in whole lines", () =>
   withRig(new Rig({ mode: "chatty" }, { count: 1 }), async (rig) => {
