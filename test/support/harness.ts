@@ -2,10 +2,31 @@
 // A test file ends each suite with `.run()`; the runner (test/run.ts) starts one process per file
 // and per runtime, and fails a file that runs no test, leaks a handle or passes its time limit.
 
-import { suite } from "uvu";
+import { suite as uvuSuite, type Test } from "uvu";
 import * as assert from "uvu/assert";
 
-export { assert, suite };
+export { assert, type Test };
+
+/**
+ * Makes a suite of tests. An error of its `before` hook is printed: uvu leaves the tests out then, and drops
+ * the reason.
+ */
+export function suite<T = Record<string, unknown>>(name: string, context?: T): Test<T> {
+  const test = context === undefined ? uvuSuite<T>(name) : uvuSuite<T>(name, context);
+  const { before } = test;
+  const told: Test<T>["before"] = (hook) =>
+    before(async (state) => {
+      try {
+        await hook(state);
+      } catch (error) {
+        console.error(`the before hook of "${name}" failed:`, error);
+        throw error;
+      }
+    });
+  told.each = before.each;
+  test.before = told;
+  return test;
+}
 
 /** Waits until `probe` returns a truthy value; throws naming `what` after `timeoutMs`. */
 export async function until<T>(

@@ -31,6 +31,7 @@ interface Baseline {
 
 /** The console's counters that must come back to what they were; idle servers may come and go. */
 function counters(pools: readonly ConsoleRow[]): string {
+  if (!pools.some((row) => "cl_active" in row)) throw new Error("SHOW POOLS: no rows of pools");
   const names = ["cl_active", "cl_waiting", "sv_active", "sv_login", "sv_being_canceled"];
   const sums = names.map((name) => {
     let sum = 0;

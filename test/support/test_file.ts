@@ -132,7 +132,7 @@ export function judge(seen: Evidence): Omit<Outcome, "seconds" | "output"> {
     } else if (summary.total === 0 && skipReason === null) {
       problems.push("it ran no test");
     } else if (failed > 0 && seen.end.code === 0) {
-      problems.push("a before hook failed: uvu drops its error and exits with 0");
+      problems.push("a before hook failed, so tests were left out");
     }
   }
   if (seen.leftProcesses.length > 0) {
