@@ -326,8 +326,8 @@ export class Plane {
     this.#gauges[Gauge.servers] = this.openServers;
     const period = this.settings.statsPeriodMs;
     if (period > 0 && now - this.#lastPeriodAt >= period) {
-      const all = [this.consoleStats, ...[...this.pools.values()].map((pool) => pool.stats)];
-      for (const stats of all) stats.endPeriod(now - this.#lastPeriodAt);
+      const all = [...this.pools.values()].map((pool) => pool.stats);
+      for (const stats of [...all, this.consoleStats]) stats.endPeriod(now - this.#lastPeriodAt);
       this.#lastPeriodAt = now;
       if (this.settings.logStats) this.control.log("info", statsLine(all));
     }

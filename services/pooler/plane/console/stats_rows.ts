@@ -89,14 +89,15 @@ function shownValues(counters: Float64Array): number[] {
   return [...counters].map((value, index) => Math.round(index in itemOf ? value * 1000 : value));
 }
 
-/** The statistics of each database; the console is one. */
+/** The statistics of each database; the console is one, and the last. */
 function byDatabase(plane: PlaneView): Map<string, PoolStats[]> {
-  const databases = new Map<string, PoolStats[]>([[CONSOLE_DATABASE, [plane.consoleStats]]]);
+  const databases = new Map<string, PoolStats[]>();
   for (const { database, stats } of plane.pools.values()) {
     const known = databases.get(database.name);
     if (known === undefined) databases.set(database.name, [stats]);
     else known.push(stats);
   }
+  databases.set(CONSOLE_DATABASE, [plane.consoleStats]);
   return databases;
 }
 
@@ -111,15 +112,16 @@ export function* statsRows(
   }
 }
 
+/** All pools as one. The console is left out: its commands take no time, and would lower the averages. */
 export function* totalsRows(plane: PlaneView): Generator<Row> {
-  const all = [...byDatabase(plane).values()].flat();
+  const all = [...plane.pools.values()].map(({ stats }) => stats);
   const totals = shownValues(sumOfTotals(all));
   const averages = shownValues(jointAverages(all));
   for (const [index, name] of rowNames.entries()) yield [`total_${name}`, totals[index]!];
   for (const [index, name] of rowNames.entries()) yield [`avg_${name}`, averages[index]!];
 }
 
-/** The log line of a period that has just ended, as PgBouncer writes it. */
+/** The log line of a period that has just ended, as PgBouncer writes it; the console is left out. */
 export function statsLine(all: Iterable<PoolStats>): string {
   const values = shownValues(jointAverages(all));
   const value = (counter: number) => values[counter] as number;
