@@ -1,0 +1,47 @@
+// The hot path makes no garbage: relaying more messages makes the collector run no more often.
+// Counted in the collector's own log, in processes of their own. Blind to what a compiler removes,
+// and to less than a few bytes per message; a second test shows that one small object is seen.
+
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { assert, suite } from "../support/harness.ts";
+import { runtimeCommand } from "../../shared/sys/mod.ts";
+
+const test = suite("sys: allocation");
+
+/** While these are relayed the code is not compiled yet, and numbers take memory. */
+const WARM_UP = 60_000;
+const MEASURED = 500_000;
+
+/** How often the collector runs in a process that relays so many messages. */
+function collections(messages: number, withGarbage: boolean): number {
+  const script = fileURLToPath(new URL("./allocation_child.ts", import.meta.url).href);
+  const [program, ...prefix] = runtimeCommand();
+  const log = execFileSync(
+    "/bin/sh",
+    ["-c", 'exec "$0" "$@" 2>&1', program!, ...prefix, script, `${messages}`, `${withGarbage}`],
+    {
+      encoding: "utf8",
+      env: { ...process.env, BUN_JSC_logGC: "1", DENO_V8_FLAGS: "--trace-gc" },
+      timeout: 30_000,
+    },
+  );
+  assert.match(log, new RegExp(`relayed ${messages}`));
+  // JavaScriptCore opens each collection with "[GC<"; V8 names the kind.
+  return (log.match(/\[GC<|: Scavenge|: Mark-Compact/g) ?? []).length;
+}
+
+test("Stream.recv(), Stream.send() and the reactor allocate nothing per message", () => {
+  const before = collections(WARM_UP, false);
+  const after = collections(WARM_UP + MEASURED, false);
+  // One more for what the runtime does by itself in the longer time.
+  assert.ok(after <= before + 1, `${before} collections became ${after}`);
+});
+
+test("the measurement sees one small object per message", () => {
+  const before = collections(WARM_UP, true);
+  const after = collections(WARM_UP + MEASURED, true);
+  assert.ok(after > before + 2, `${before} collections became ${after}`);
+});
+
+test.run();
