@@ -14,82 +14,12 @@ import {
   TimeoutError,
 } from "nats";
 import { type Logger, onceEvery } from "../telemetry/mod.ts";
+import type { Bus, BusCounters, BusOptions, Delivery, Handler } from "./api.ts";
 import { decodePayload, encodePayload, type Refusal } from "./codec.ts";
-import { Backoff, type BusAddress, natsOptions } from "./connection_options.ts";
+import { Backoff, natsOptions } from "./connection_options.ts";
 import { BusError } from "./errors.ts";
 import { type MeshSubjects, meshSubjects, type Pattern, type Subject } from "./subjects.ts";
 import { type BusTransport, connectNats } from "./transport.ts";
-
-export interface BusOptions extends BusAddress {
-  readonly logger: Logger;
-  /** How long the first connect is tried; default 10,000, 0 tries once. */
-  readonly waitOnFirstConnectMs?: number | undefined;
-  /** Resolve at once and connect behind the scenes, for ever; `onReconnect` tells when it is up. */
-  readonly background?: boolean | undefined;
-}
-
-/** Numbers since the bus was made; they only grow. */
-export interface BusCounters {
-  published: number;
-  /** Not sent: there was no connection. */
-  droppedDisconnected: number;
-  /** Not sent: the broker takes nothing and the output bound is reached. */
-  droppedBacklog: number;
-  received: number;
-  /** Received and dropped, by reason. */
-  tooLarge: number;
-  malformed: number;
-  newerVersion: number;
-  /** Handlers that threw or rejected. */
-  handlerErrors: number;
-  requests: number;
-  /** Requests that ended in an error of any code. */
-  requestErrors: number;
-  disconnects: number;
-  reconnects: number;
-  /** Errors the broker reported, such as a refused permission. */
-  brokerErrors: number;
-}
-
-/** What a handler may know besides the message. */
-export interface Delivery {
-  readonly subject: string;
-}
-
-export type Handler<M, R> = R extends null
-  ? (message: M, delivery: Delivery) => void | Promise<void>
-  : (message: M, delivery: Delivery) => R | Promise<R>;
-
-export interface Bus {
-  readonly mesh: string;
-  /** The subjects of this mesh. */
-  readonly subjects: MeshSubjects;
-  /** False from the moment a loss is noticed (a frozen broker: within 6 s) to the reconnect. */
-  readonly connected: boolean;
-  readonly counters: Readonly<BusCounters>;
-  /**
-   * Sends and forgets. False when it was dropped, since there is no connection or no room; never
-   * throws for that. Throws `INVALID` for a payload out of its kind's bounds.
-   */
-  publish<M extends object, R>(subject: Subject<M, R>, message: M): boolean;
-  /** Calls the handler for each message, and sends back what it returns if the kind has replies. */
-  subscribe<M, R>(pattern: Pattern<M, R>, handler: Handler<M, R>): () => void;
-  /** Rejects with a `BusError`: `TIMEOUT`, `NO_RESPONDERS`, `DISCONNECTED`, `CLOSED`, `BAD_REPLY`. */
-  request<M extends object, R extends object>(
-    subject: Subject<M, R>,
-    message: M,
-    timeoutMs: number,
-  ): Promise<R>;
-  /**
-   * Called after each reconnect, when the subscriptions are in place again, and after the first
-   * connect of a bus made with `background`. Returns the way to stop it.
-   */
-  onReconnect(callback: () => void): () => void;
-  /** Milliseconds there and back; rejects with a `BusError` when disconnected. */
-  roundTripMs(): Promise<number>;
-  /** Takes nothing new, lets running handlers answer, sends what is queued, disconnects. */
-  close(): Promise<void>;
-}
 
 const defaultWaitMs = 10_000;
 const closeTimeoutMs = 2000;
@@ -129,7 +59,7 @@ class NatsBus implements Bus {
     reconnects: 0,
     brokerErrors: 0,
   };
-  readonly #options: BusOptions;
+  readonly #settings: ReturnType<typeof natsOptions>;
   readonly #log: Logger;
   readonly #backoff = new Backoff();
   readonly #registrations = new Set<Registration>();
@@ -148,21 +78,17 @@ class NatsBus implements Bus {
   constructor(options: BusOptions) {
     this.mesh = options.mesh;
     this.subjects = meshSubjects(options.mesh);
-    this.#options = options;
     this.#log = options.logger;
+    this.#settings = natsOptions(options, this.#backoff);
   }
 
   get connected(): boolean {
     return this.#state === "connected";
   }
 
-  async start(): Promise<void> {
-    const natsSettings = natsOptions(this.#options, this.#backoff);
-    if (this.#options.background === true) {
-      void this.#connectForever(natsSettings);
-      return;
-    }
-    await this.#connectWithin(this.#options.waitOnFirstConnectMs ?? defaultWaitMs, natsSettings);
+  async start({ background, waitOnFirstConnectMs }: BusOptions): Promise<void> {
+    if (background === true) void this.#connectForever();
+    else await this.#connectWithin(waitOnFirstConnectMs ?? defaultWaitMs);
   }
 
   publish<M extends object, R>(subject: Subject<M, R>, message: M): boolean {
@@ -258,14 +184,14 @@ class NatsBus implements Bus {
   }
 
   /** Tries until one dial succeeds, the time is over, the broker refuses us or the bus is closed. */
-  async #connectWithin(waitMs: number, settings: ReturnType<typeof natsOptions>): Promise<void> {
+  async #connectWithin(waitMs: number): Promise<void> {
     const deadline = performance.now() + waitMs;
     for (;;) {
       try {
-        return await this.#connectOnce(settings);
+        return await this.#connectOnce();
       } catch (cause) {
         this.#assertOpen("connect bus");
-        const servers = settings.servers.join(", ");
+        const servers = this.#settings.servers.join(", ");
         if (cause instanceof AuthorizationError) {
           throw new BusError("REFUSED", `connect bus: ${servers} refused the credentials`, {
             cause,
@@ -280,16 +206,16 @@ class NatsBus implements Bus {
   }
 
   /** For a bus in the background, and for a connection that the client gave up. */
-  async #connectForever(settings: ReturnType<typeof natsOptions>): Promise<void> {
+  async #connectForever(): Promise<void> {
     while (!this.#closing.signal.aborted) {
       try {
-        await this.#connectOnce(settings);
+        await this.#connectOnce();
         return this.#announceReconnect();
       } catch (error) {
         if (this.#closing.signal.aborted) return;
         this.#reportDial((suppressed) =>
           this.#log.warning("bus is not reachable", {
-            servers: settings.servers.join(","),
+            servers: this.#settings.servers.join(","),
             error,
             suppressed,
           })
@@ -303,9 +229,9 @@ class NatsBus implements Bus {
     await delay(this.#backoff.delayMs, undefined, { signal: this.#closing.signal }).catch(() => {});
   }
 
-  async #connectOnce(settings: ReturnType<typeof natsOptions>): Promise<void> {
+  async #connectOnce(): Promise<void> {
     const attempt = connectNats({
-      ...settings,
+      ...this.#settings,
       onTransport: (transport) => {
         this.#transport = transport;
       },
@@ -313,7 +239,7 @@ class NatsBus implements Bus {
     const connection = await this.#unlessClosed(attempt);
     this.#connection = connection;
     this.#state = "connected";
-    void this.#watch(connection, settings);
+    void this.#watch(connection);
     for (const registration of this.#registrations) this.#attach(registration, connection);
     // The broker has the subscriptions when this returns: what is published from now on arrives.
     // Lost again already: the client reconnects and subscribes by itself.
@@ -421,10 +347,7 @@ class NatsBus implements Bus {
   }
 
   /** Follows the client's reports. They may repeat: only a change of state counts. */
-  async #watch(
-    connection: NatsConnection,
-    settings: ReturnType<typeof natsOptions>,
-  ): Promise<void> {
+  async #watch(connection: NatsConnection): Promise<void> {
     let since = performance.now();
     for await (const status of connection.status()) {
       if (this.#state === "closed") return;
@@ -454,7 +377,7 @@ class NatsBus implements Bus {
     this.#log.error("bus connection was given up", { error });
     this.#state = "disconnected";
     this.#connection = null;
-    await this.#connectForever(settings);
+    await this.#connectForever();
   }
 
   #announceReconnect(): void {
@@ -500,7 +423,7 @@ function closedError(what: string): BusError {
 export async function connectBus(options: BusOptions): Promise<Bus> {
   const bus = new NatsBus(options);
   try {
-    await bus.start();
+    await bus.start(options);
   } catch (error) {
     await bus.close();
     throw error;

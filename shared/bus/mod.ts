@@ -1,14 +1,8 @@
 // The door of the bus folder: how processes of a mesh talk to each other. The only folder that
 // imports the NATS client.
 
-export {
-  type Bus,
-  type BusCounters,
-  type BusOptions,
-  connectBus,
-  type Delivery,
-  type Handler,
-} from "./bus.ts";
+export type { Bus, BusCounters, BusOptions, Delivery, Handler } from "./api.ts";
+export { connectBus } from "./bus.ts";
 export type { BusAddress, BusTls } from "./connection_options.ts";
 export { maxPayloadBytes } from "./codec.ts";
 export {

@@ -4,6 +4,7 @@ import { Buffer } from "node:buffer";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { encode } from "@msgpack/msgpack";
+import { type NatsConnection, NatsConnectionImpl } from "nats";
 import {
   type Bus,
   BusError,
@@ -120,6 +121,34 @@ test("a broker that drops each connection at once is dialled again and again", a
   const one = await bus(port);
   await until("some disconnects", () => one.counters.disconnects >= 4);
   assert.ok(accepted <= one.counters.disconnects + 2, `${accepted} dials`);
+});
+
+test("a connection that the client gives up for good is made anew, with its subscriptions", async () => {
+  const broker = new EmbeddedBus();
+  opened.push(broker);
+  const port = Number(new URL((await broker.start({ token })).url).port);
+  const connect = NatsConnectionImpl.connect;
+  const made: NatsConnection[] = [];
+  NatsConnectionImpl.connect = async (options) => {
+    const connection = await connect(options);
+    made.push(connection);
+    return connection;
+  };
+  try {
+    const one = await bus(port);
+    let reconnects = 0;
+    one.onReconnect(() => {
+      reconnects += 1;
+    });
+    one.subscribe(one.subjects.cancel(1), () => ({ outcome: "idle" as const }));
+    await made[0]?.close();
+    await until("the new connection", () => made.length === 2 && reconnects === 1);
+    const request = { processId: 1, secret: new Uint8Array(4), source: 2 };
+    assert.equal(await one.request(one.subjects.cancel(1), request, 5000), { outcome: "idle" });
+    assert.is(lines.filter((line) => line.includes("ERROR bus connection was given up")).length, 1);
+  } finally {
+    NatsConnectionImpl.connect = connect;
+  }
 });
 
 test("payloads that are refused are counted each and logged once a minute, without their bytes", async () => {
