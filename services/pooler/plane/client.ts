@@ -61,7 +61,8 @@ export class ClientSession implements StreamOwner {
   parameters: ParameterSet;
   names: StatementNames | null = null;
   processId = 0;
-  secret: Uint8Array | null = null;
+  /** The secret of its cancel key, four bytes as an int32. */
+  secret = 0;
   /** When its last transaction began. */
   requestAt = 0;
 
@@ -113,6 +114,14 @@ export class ClientSession implements StreamOwner {
   /** Bytes of input that are kept here. */
   get buffered(): number {
     return (this.#input?.length ?? 0) + (this.#tail?.length ?? 0);
+  }
+
+  /** Sends a message of the pooler's; the bytes are not needed afterwards. */
+  sendOwn(message: Uint8Array): void {
+    const outlet = this.plane.outlet;
+    outlet.begin(this.stream);
+    outlet.put(message);
+    outlet.flush();
   }
 
   get address(): SocketAddress {

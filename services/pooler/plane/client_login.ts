@@ -11,36 +11,27 @@ import {
   authenticationSasl,
   authenticationSaslContinue,
   authenticationSaslFinal,
-  backendKeyData,
   concatBytes,
   Frontend,
   initialPacketLengthProblem,
   md5Secret,
   negotiateProtocolVersion,
-  parameterStatus,
-  parseInitialPacket,
-  parseOptions,
   readInt32,
-  readyForQuery,
   type ScramSecret,
   scramSecretMatches,
   ScramServerExchange,
-  type StartupPacket,
   verifyMd5Response,
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { consoleGreeting, ConsoleSession } from "./console_session.ts";
 import { type Credential, mockSecret } from "./credentials.ts";
-import { cleanValue } from "./parameters.ts";
 import { isConsole, type Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
+import type { Startup } from "./startup.ts";
 import { Counter } from "./stats.ts";
 
 /** A password message may be this long; longer ones are refused before they are read. */
 const passwordMax = 16 * 1024;
-/** Longer names are refused, never cut: two names must not become one. */
-const userMaxBytes = 128;
-const databaseMaxBytes = 63;
 const utf8 = new TextEncoder();
 const lossy = new TextDecoder();
 const no = Uint8Array.of(0x4e);
@@ -62,7 +53,7 @@ export class ClientLogin {
   readonly #client: ClientSession;
   readonly #unixSocket: boolean;
   #step: Step = { at: "initial", ssl: false, gss: false };
-  #startup: StartupPacket | null = null;
+  #startup: Startup | null = null;
   #credential: Credential | null = null;
 
   constructor(client: ClientSession, unixSocket: boolean) {
@@ -128,7 +119,7 @@ export class ClientLogin {
   // --- initial packets
 
   #initial(bytes: Uint8Array, at: number, length: number, more: boolean): void {
-    const packet = parseInitialPacket(bytes, at, length);
+    const packet = this.#client.plane.startups.read(bytes, at, length);
     const step = this.#step;
     if (step.at !== "initial") return;
     switch (packet.kind) {
@@ -163,20 +154,18 @@ export class ClientLogin {
     }
   }
 
-  #onStartup(packet: StartupPacket): void {
+  #onStartup(startup: Startup): void {
     const client = this.#client;
     const plane = client.plane;
-    if (utf8.encode(packet.user).length > userMaxBytes) {
-      this.#refuse({ code: "08P01", message: "username too long" });
+    const { packet } = startup;
+    if (startup.refusal !== null) {
+      this.#refuse(startup.refusal);
       return;
     }
-    if (utf8.encode(packet.database).length > databaseMaxBytes) {
-      this.#refuse({ code: "08P01", message: "database name too long" });
-      return;
-    }
-    this.#startup = packet;
+    this.#startup = startup;
     client.user = packet.user;
     client.database = packet.database;
+    client.parameters = startup.parameters;
     if (plane.stopping) {
       this.#refuse(refusals.shuttingDown);
       return;
@@ -347,7 +336,7 @@ export class ClientLogin {
   #proven(): void {
     const client = this.#client;
     const plane = client.plane;
-    const startup = this.#startup as StartupPacket;
+    const startup = this.#startup as Startup;
     if (isConsole(client.database)) {
       this.#enterConsole();
       return;
@@ -362,9 +351,8 @@ export class ClientLogin {
       this.#refuse({ code: "28000", message: "bouncer config error", hint });
       return;
     }
-    const problem = this.#takeParameters(startup);
-    if (problem !== null) {
-      this.#refuse(problem);
+    if (startup.parameterRefusal !== null) {
+      this.#refuse(startup.parameterRefusal);
       return;
     }
     const pool = plane.poolFor(database, client.user, this.#credential);
@@ -385,52 +373,6 @@ export class ClientLogin {
     pool.grow();
   }
 
-  /** Startup parameters: tracked ones follow the client, listed ones are ignored, others refused. */
-  #takeParameters(startup: StartupPacket): Refusal | null {
-    const client = this.#client;
-    const { tracker, settings } = client.plane;
-    const ignored = settings.ignoreStartupParameters.map((name) => name.toLowerCase());
-    const values = tracker.names.map((): string | null => null);
-    const take = (name: string, value: string, where: string): Refusal | null => {
-      const index = tracker.indexOf(name);
-      if (index >= 0) values[index] = cleanValue(value);
-      else if (!ignored.includes(name.toLowerCase())) {
-        return {
-          code: "22023",
-          message: `unsupported startup parameter${where}: ${printable(name)}`,
-          hint: "Add it to ignore_startup_parameters, or let the client not send it",
-        };
-      }
-      return null;
-    };
-    for (const [name, value] of startup.parameters) {
-      if (name === "user" || name === "database") continue;
-      if (name === "replication") {
-        const off = ["false", "off", "no", "0", "f", "n"].includes(value.toLowerCase());
-        if (off) continue;
-        const on = ["true", "on", "yes", "1", "t", "y", "database"].includes(value.toLowerCase());
-        if (on) return refusals.notReplication;
-        const message = 'invalid value for parameter "replication"';
-        return { code: "22023", message };
-      }
-      if (name === "options" && !ignored.includes("options")) {
-        const options = parseOptions(value);
-        if (options.kind === "problem") {
-          return { code: options.sqlstate, message: options.message };
-        }
-        for (const [option, text] of options.parameters) {
-          const problem = take(option, text, " in options");
-          if (problem !== null) return problem;
-        }
-        continue;
-      }
-      const problem = take(name, value, "");
-      if (problem !== null) return problem;
-    }
-    client.parameters = tracker.intern(values);
-    return null;
-  }
-
   #enterConsole(): void {
     const client = this.#client;
     const { adminUsers, statsUsers, authType } = client.plane.settings;
@@ -448,24 +390,8 @@ export class ClientLogin {
     const client = this.#client;
     const pool = client.pool as Pool;
     client.plane.giveKey(client);
-    this.#finish(concatBytes(
-      authenticationOk(),
-      ...this.#parameterMessages(pool),
-      backendKeyData(client.processId, client.secret as Uint8Array),
-      readyForQuery("I"),
-    ));
+    this.#finish(pool.greetingFor(client));
     pool.counters[Counter.logins]!++;
-  }
-
-  #parameterMessages(pool: Pool): Uint8Array[] {
-    const client = this.#client;
-    const messages: Uint8Array[] = [];
-    for (const [name, value] of pool.welcome ?? []) {
-      const index = client.plane.tracker.indexOf(name);
-      const own = index < 0 ? null : client.parameters.values[index];
-      messages.push(parameterStatus(name, own ?? value));
-    }
-    return messages;
   }
 
   #finish(greeting: Uint8Array): void {
@@ -474,7 +400,7 @@ export class ClientLogin {
     this.#step = { at: "over" };
     client.login = null;
     client.plane.loggingIn.delete(client);
-    client.stream.sendBytes(greeting);
+    client.sendOwn(greeting);
     if (waited) client.resumeInput();
   }
 
@@ -524,8 +450,4 @@ function saslInitial(body: Uint8Array): { mechanism: string; data: Uint8Array } 
   // -1 (no initial response) is of no use with SCRAM: the client speaks first.
   if (length !== data.length) return null;
   return { mechanism: lossy.decode(body.slice(0, zero)), data };
-}
-
-function printable(name: string): string {
-  return cleanValue(name).slice(0, 64);
 }

@@ -2,7 +2,6 @@
 // and to the plane it shows. Cold code on the thread that moves bytes, so it works in bounded turns,
 // lets the loop run between two of them, and makes nothing that the client has not taken yet.
 
-import { randomBytes } from "node:crypto";
 import process from "node:process";
 import {
   errnoText,
@@ -112,8 +111,7 @@ function momentOf(plane: Plane): Moment {
 /** What follows AuthenticationOk. The key is nobody's: there is nothing to cancel in the console. */
 export function consoleGreeting(plane: Plane): Uint8Array {
   const { workerId, incarnation } = plane.seat;
-  const random = (length: number) => new Uint8Array(randomBytes(length));
-  const key = makeCancelKey(workerId, 0, incarnation, random);
+  const key = makeCancelKey(workerId, 0, incarnation, plane.random);
   return concatBytes(
     parameterStatus("server_version", `${plane.version}/bouncer`),
     parameterStatus("client_encoding", "UTF8"),

@@ -85,7 +85,6 @@ export class ParameterTracker {
  * keeps a multi-byte client_encoding from turning an escaped byte into a quote.
  */
 export function cleanValue(value: string): string {
-  // deno-lint-ignore no-control-regex
   return value.replace(/[^\x20-\x7e]/g, "?");
 }
 

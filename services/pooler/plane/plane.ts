@@ -2,7 +2,7 @@
 // in client.ts and server.ts. It never awaits anything and never asks the bus: what takes time is
 // asked of the control thread, and the answer comes as an event.
 
-import { createHmac, randomBytes } from "node:crypto";
+import { randomFillSync } from "node:crypto";
 import type { Config, DatabaseConfig, Settings } from "../../../shared/config/mod.ts";
 import { poolSizeFor } from "../../../shared/config/mod.ts";
 import {
@@ -20,7 +20,7 @@ import {
   setNoDelay,
   unlinkUnix,
 } from "../../../shared/sys/mod.ts";
-import { makeCancelKey } from "../../../shared/wire/mod.ts";
+import { makeCancelKey, readInt32 } from "../../../shared/wire/mod.ts";
 import { Gauge, type Seat, type ToPlane } from "../messages.ts";
 import { Arena, Outlet } from "./arena.ts";
 import { Cancels } from "./cancels.ts";
@@ -30,8 +30,9 @@ import type { ControlLink } from "./control_link.ts";
 import { Credential } from "./credentials.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool } from "./pool.ts";
-import { fatal, refusals } from "./refusals.ts";
+import { refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
+import { StartupReader } from "./startup.ts";
 import { PoolStats } from "./stats.ts";
 
 const sweepMs = 100;
@@ -52,6 +53,7 @@ export class Plane {
   readonly outlet = new Outlet(this.arena);
   readonly tracker: ParameterTracker;
   readonly cancels = new Cancels(this);
+  readonly startups: StartupReader;
   readonly tracksStatements: boolean;
   readonly mockKey: Uint8Array;
   readonly maxClients: number;
@@ -76,6 +78,8 @@ export class Plane {
   readonly #credentials = new Map<string, Credential | null>();
   readonly #addresses = new Map<string, { addresses: readonly string[]; until: number }>();
   readonly #descriptors: number;
+  readonly #random = new Uint8Array(4096);
+  #randomAt = this.#random.length;
   #soon = new Set<Pool>();
   #lastId = 0;
   #sweeps = 0;
@@ -94,6 +98,7 @@ export class Plane {
     this.version = start.version;
     this.mockKey = start.mockKey;
     this.tracker = new ParameterTracker(this.settings.trackExtraParameters);
+    this.startups = new StartupReader(this.tracker, this.settings);
     this.tracksStatements = this.settings.maxPreparedStatements > 0;
     this.#listen = start.listen;
     this.#gauges = start.gauges;
@@ -206,19 +211,24 @@ export class Plane {
   giveKey(client: ClientSession): void {
     const { workerId, incarnation } = this.seat;
     for (;;) {
-      const key = makeCancelKey(
-        workerId,
-        0,
-        incarnation,
-        (length) => new Uint8Array(randomBytes(length)),
-      );
+      const key = makeCancelKey(workerId, 0, incarnation, this.random);
       if (this.keys.has(key.processId)) continue;
       client.processId = key.processId;
-      client.secret = key.secret;
+      client.secret = readInt32(key.secret, 0);
       this.keys.set(key.processId, client);
       return;
     }
   }
+
+  /** Random bytes fit for keys, drawn from the system in bulk; valid until the next call. */
+  readonly random = (length: number): Uint8Array => {
+    if (this.#randomAt + length > this.#random.length) {
+      randomFillSync(this.#random);
+      this.#randomAt = 0;
+    }
+    this.#randomAt += length;
+    return this.#random.subarray(this.#randomAt - length, this.#randomAt);
+  };
 
   onClientClosed(client: ClientSession): void {
     this.clients.delete(client);

@@ -5,6 +5,14 @@
 
 import { CONSOLE_DATABASE, type DatabaseConfig } from "../../../shared/config/mod.ts";
 import { connectTcp, connectUnix, errnoText, setNoDelay, Stream } from "../../../shared/sys/mod.ts";
+import {
+  authenticationOk,
+  backendKeyData,
+  concatBytes,
+  parameterStatus,
+  readyForQuery,
+  writeInt32,
+} from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { Credential } from "./credentials.ts";
 import type { ParameterSet } from "./parameters.ts";
@@ -16,6 +24,10 @@ import { Counter, PoolStats } from "./stats.ts";
 
 /** Pause after a failed connection attempt: doubles up to server_login_retry, with jitter. */
 const firstRetryMs = 50;
+/** Greetings kept, one per set of client parameters. */
+const greetingsMax = 100;
+/** Where the key begins, from a greeting's end: 8 bytes of key, 6 of ReadyForQuery. */
+const keyFromEnd = 8 + 6;
 
 export class Pool {
   readonly plane: Plane;
@@ -52,6 +64,7 @@ export class Pool {
   #failures = 0;
   #retryAt = 0;
   #nextHost = 0;
+  readonly #greetings = new Map<ParameterSet, Uint8Array>();
 
   constructor(
     plane: Plane,
@@ -169,9 +182,33 @@ export class Pool {
 
   onWelcome(parameters: ReadonlyMap<string, string>): void {
     this.welcome = parameters;
+    this.#greetings.clear();
     this.#failure = null;
     this.#failures = 0;
     this.#retryAt = 0;
+  }
+
+  /**
+   * What a client is greeted with after its login: valid until the next call. The bytes are made once
+   * per set of parameters; only the cancel key differs.
+   */
+  greetingFor(client: ClientSession): Uint8Array {
+    let greeting = this.#greetings.get(client.parameters);
+    if (greeting === undefined) {
+      const messages: Uint8Array[] = [];
+      for (const [name, value] of this.welcome ?? []) {
+        const index = this.plane.tracker.indexOf(name);
+        const own = index < 0 ? null : client.parameters.values[index];
+        messages.push(parameterStatus(name, own ?? value));
+      }
+      const key = backendKeyData(0, new Uint8Array(4));
+      greeting = concatBytes(authenticationOk(), ...messages, key, readyForQuery("I"));
+      if (this.#greetings.size >= greetingsMax) this.#greetings.clear();
+      this.#greetings.set(client.parameters, greeting);
+    }
+    writeInt32(greeting, greeting.length - keyFromEnd, client.processId);
+    writeInt32(greeting, greeting.length - keyFromEnd + 4, client.secret);
+    return greeting;
   }
 
   /** A new server finished its login. */
