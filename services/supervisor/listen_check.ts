@@ -9,21 +9,29 @@ import { closeFd, connectUnix, listenTcp, SysError } from "../../shared/sys/mod.
 import { addressText, type ListenAddress } from "./banner.ts";
 import { fileFailure, StartFailure } from "./failure.ts";
 
-/** Throws a StartFailure that names the first address nobody could listen on. */
-export async function checkListen(addresses: readonly ListenAddress[]): Promise<void> {
+/**
+ * Throws a StartFailure that names the first address nobody could listen on. `remedy` says what to do about
+ * a port that is taken.
+ */
+export async function checkListen(
+  addresses: readonly ListenAddress[],
+  remedy: string,
+): Promise<void> {
   for (const address of addresses) {
     if (address.host.startsWith("/")) checkUnix(address);
-    else if (!address.host.startsWith("@")) await checkTcp(address);
+    else if (!address.host.startsWith("@")) await checkTcp(address, remedy);
   }
 }
 
-async function checkTcp(address: ListenAddress): Promise<void> {
+async function checkTcp(address: ListenAddress, remedy: string): Promise<void> {
   for (const host of await numericHosts(address)) {
     try {
       closeFd(listenTcp({ host, port: address.port, backlog: 1, reusePort: false }).fd);
     } catch (error) {
       if (!(error instanceof SysError)) throw error;
-      throw new StartFailure(`listen on ${addressText(address)}: ${explain(error, address.port)}`);
+      throw new StartFailure(
+        `listen on ${addressText(address)}: ${explain(error, address.port, remedy)}`,
+      );
     }
   }
 }
@@ -38,10 +46,10 @@ async function numericHosts({ host }: ListenAddress): Promise<string[]> {
   }
 }
 
-function explain(error: SysError, port: number): string {
+function explain(error: SysError, port: number, remedy: string): string {
   switch (error.code) {
     case "EADDRINUSE":
-      return "the port is taken, wanted a free one";
+      return `the port is taken, wanted a free one (${remedy})`;
     case "EADDRNOTAVAIL":
       return "this host has no such address";
     case "EACCES":

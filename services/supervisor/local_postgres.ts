@@ -9,7 +9,6 @@ import type { ChildProcess } from "node:child_process";
 import { closeSync, openSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import process from "node:process";
 import { fileFailure, StartFailure } from "./failure.ts";
 import type { PostgresFiles } from "./postgres_files.ts";
 import { failureLine, parsePostmasterFile, postgresArguments } from "./postmaster.ts";
@@ -67,7 +66,6 @@ export class LocalPostgres {
         ...asAccount(files.account),
         detached: true,
         stdio: ["ignore", output, output],
-        env: { PATH: process.env["PATH"] ?? "", LC_ALL: "C" },
       },
       (failure) => {
         spawnFailure = failure;

@@ -22,9 +22,15 @@ export interface Finished {
 
 const outputLimit = 64 * 1024;
 
-/** The options of spawn() that make a child run as `account`, from a directory every user may be in. */
-export function asAccount(account: Account | null): { cwd: string; uid?: number; gid?: number } {
-  return account === null ? { cwd: "/" } : { cwd: "/", uid: account.uid, gid: account.gid };
+/**
+ * The options of spawn() that make a child run as `account`, from a directory every user may be in. Another
+ * user gets nothing of our environment, which may hold secrets, but PATH.
+ */
+export function asAccount(account: Account | null) {
+  const env: NodeJS.ProcessEnv = account === null ? process.env : { PATH: process.env["PATH"] };
+  const user = account === null ? {} : { uid: account.uid, gid: account.gid };
+  // Messages are read for what went wrong, so they must be in English.
+  return { cwd: "/", env: { ...env, LC_ALL: "C" }, ...user };
 }
 
 /**

@@ -138,7 +138,7 @@ export class Up {
   async #readConfig(file: string): Promise<Config> {
     const config = this.#load(file);
     this.#unlock.push(lockInstance(resolve(this.#context.directory, file)));
-    await checkListen(listenAddresses(config));
+    await checkListen(listenAddresses(config), "listen_port names it");
     return config;
   }
 
@@ -153,7 +153,7 @@ export class Up {
     }
     this.#unlock.push(lockInstance(stateDirectory));
     const listenPort = this.#command.port ?? defaultPort;
-    await checkListen([{ host: listenHost, port: listenPort }]);
+    await checkListen([{ host: listenHost, port: listenPort }], "--port names another");
     const runtime = this.#command.runtime ?? (runtimeName === "deno" ? "deno" : "bun");
     const server = upstream ?? await this.#startPostgres(stateDirectory);
     const authFile = join(stateDirectory, "userlist.txt");

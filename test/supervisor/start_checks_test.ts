@@ -69,7 +69,7 @@ const listening = suite("listen_check");
 
 async function refusal(host: string, port: number): Promise<string> {
   try {
-    await checkListen([{ host, port }]);
+    await checkListen([{ host, port }], "remedy");
   } catch (error) {
     assert.instance(error, StartFailure);
     return (error as Error).message;
@@ -91,7 +91,7 @@ listening(
 listening("checkListen() refuses a port that others could share", async () => {
   // A second fleet of the same user took half of the connections of the first, and nobody noticed.
   const { fd, port } = listenTcp({ host: "127.0.0.1", port: 0, backlog: 1, reusePort: true });
-  const text = `listen on 127.0.0.1:${port}: the port is taken, wanted a free one`;
+  const text = `listen on 127.0.0.1:${port}: the port is taken, wanted a free one (remedy)`;
   assert.is(await refusal("127.0.0.1", port), text);
   closeFd(fd);
 });

@@ -228,7 +228,7 @@ test("a port that is taken is found before anything is started", async () => {
   assert.match(
     up.stderr(),
     new RegExp(
-      `^pgweir: listen on 127\\.0\\.0\\.1:${rig.port}: the port is taken, wanted a free one$`,
+      `^pgweir: listen on 127\\.0\\.0\\.1:${rig.port}: the port is taken, wanted a free one \\(listen_port names it\\)$`,
       "m",
     ),
   );

@@ -118,6 +118,9 @@ class Host {
 // Its data directory, once made, serves all tests but those about making one.
 const host = await Host.make();
 
+// A test that failed must not make all those after it fail.
+test.after.each(() => host.processes().forEach((pid) => signal(pid, "SIGKILL")));
+
 test("the first start makes a database, says how to connect, and a query goes through", async () => {
   const up = await host.ready();
   assert.is(
@@ -283,7 +286,7 @@ test("a taken port is found before PostgreSQL is started", async () => {
   assert.equal(await up.ended(), { code: 1, signal: null });
   assert.is(
     up.stderr().split("\n")[0],
-    `pgweir: listen on 127.0.0.1:${other.port}: the port is taken, wanted a free one`,
+    `pgweir: listen on 127.0.0.1:${other.port}: the port is taken, wanted a free one (--port names another)`,
   );
   assert.equal(readdirSync(join(other.folder, ".pgweir")), []);
   await new Promise((resolve) => server.close(resolve));
