@@ -78,6 +78,7 @@ export class Fleet {
   #phase: Phase = "starting";
   #started: { resolve: () => void; reject: (failure: StartFailure) => void } | null = null;
   #allEnded: (() => void) | null = null;
+  #drained: Promise<void> | null = null;
 
   /** Called once, when workers crash over and over; the fleet then restarts nothing more. */
   onGiveUp: (reason: string) => void = () => {};
@@ -131,15 +132,18 @@ export class Fleet {
     ).length;
   }
 
-  /** Lets workers finish what they do, within drainMs; resolves when none is left. */
+  /**
+   * Lets workers finish what they do, within drainMs; resolves when none is left. Asked again it only
+   * waits: a second SIGTERM would end a worker at once.
+   */
   drain(): Promise<void> {
-    const { drainMs } = this.#options.times;
-    return this.#stop("SIGTERM", () => {
+    this.#drained ??= this.#stop("SIGTERM", () => {
       for (const worker of this.#workers) {
         if (worker === null || worker.end !== null) continue;
-        this.#setTimer(worker, drainMs, () => this.#quitWorker(worker));
+        this.#setTimer(worker, this.#options.times.drainMs, () => this.#quitWorker(worker));
       }
     });
+    return this.#drained;
   }
 
   /** Ends workers at once; also while they drain. Resolves when none is left. */

@@ -212,14 +212,19 @@ test("drain() ends a worker that does not hear SIGTERM, and kills one that hears
   });
 });
 
-test("quit() cuts a drain short", () =>
+test("drain() asks once, and quit() cuts it short", () =>
   withRig(new Rig({ mode: "deaf" }), async (rig) => {
+    // A worker that gets a second SIGTERM ends at once, whatever its clients do.
     await rig.fleet.start();
     const drained = rig.fleet.drain();
+    const heard = () => rig.passedOn.filter((line) => line.includes("heard nothing"));
+    await until("both to hear it", () => heard().length === 2);
+    void rig.fleet.drain();
     assert.is(rig.alive().length, 2);
     await rig.fleet.quit();
     await drained;
     assert.equal(rig.alive(), []);
+    assert.is(heard().length, 2);
   }));
 
 test("drain() while a restart is due starts nothing any more", () =>
