@@ -78,8 +78,9 @@ function assertSound(report: PgbenchReport): void {
 }
 
 /**
- * Memory of a fresh contender at rest, and what each of `clients` idle clients adds. A tenth as many
- * are connected first and stay: what a pooler sets up for its first clients is not counted per client.
+ * Memory of a fresh contender at rest, and what each of `clients` idle clients adds. As many are
+ * connected first and stay: what a pooler and its runtime set up for their first clients (compiled
+ * code, room in the heap) is not counted per client.
  */
 export async function measureIdle(
   tools: Tools,
@@ -102,7 +103,7 @@ export async function measureIdle(
     return await settledBytes(contender);
   };
   try {
-    const before = await open(Math.max(1, Math.round(clients / 10)));
+    const before = await open(clients);
     const after = await open(clients);
     return {
       contender: contender.name.id,
