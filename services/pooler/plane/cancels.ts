@@ -24,8 +24,12 @@ const waitingMax = 1000;
 
 type Done = (outcome: CancelOutcome) => void;
 
+/** How a cancel connection ended: PostgreSQL closed it, it could not be made, its time was over. */
+type End = "closed" | "failed" | "timedOut";
+
 interface Waiting {
-  readonly client: ClientSession;
+  /** null: the client has left what its server runs. */
+  readonly client: ClientSession | null;
   readonly server: ServerConnection;
   readonly done: Done;
   readonly since: number;
@@ -117,8 +121,13 @@ export class Cancels {
 
   /** Cancels what a server runs whose client has left; nobody waits for the outcome. */
   abandon(server: ServerConnection): void {
-    if (server.secret === null || this.#underWay.size >= underWayMax) return;
-    if (!this.#underWay.has(server)) this.#start(null, server, []);
+    if (server.secret === null || this.#underWay.has(server)) return;
+    if (this.#underWay.size < underWayMax) {
+      this.#start(null, server, []);
+    } else if (this.#waiting.length < waitingMax) {
+      const since = this.#plane.reactor.now;
+      this.#waiting.push({ client: null, server, done: () => {}, since });
+    }
   }
 
   /** Gives up what has waited too long. */
@@ -133,9 +142,12 @@ export class Cancels {
   }
 
   #start(client: ClientSession | null, server: ServerConnection, done: Done[]): void {
-    const connection = new CancelConnection(this.#plane, client, server, done, (again) => {
+    const connection = new CancelConnection(this.#plane, client, server, done, (end, again) => {
       this.#underWay.delete(server);
-      if (again.length > 0 && client?.server === server && runsSomething(server)) {
+      if (end !== "closed") {
+        // Another attempt would make those that joined wait as long once more.
+        for (const each of again) each("busy");
+      } else if (again.length > 0 && client?.server === server && runsSomething(server)) {
         this.#start(client, server, again);
       } else {
         for (const each of again) each("idle");
@@ -150,7 +162,8 @@ export class Cancels {
     while (this.#waiting.length > 0 && this.#underWay.size < underWayMax) {
       const { client, server, done } = this.#waiting.shift() as Waiting;
       const existing = this.#underWay.get(server);
-      if (client.server !== server || !runsSomething(server)) done("idle");
+      if (client === null) this.#start(null, server, [done]);
+      else if (client.server !== server || !runsSomething(server)) done("idle");
       else if (existing !== undefined) existing.join(client, done);
       else this.#start(client, server, [done]);
     }
@@ -166,7 +179,7 @@ class CancelConnection implements StreamOwner {
   readonly #plane: Plane;
   readonly #client: ClientSession | null;
   readonly #server: ServerConnection;
-  readonly #onEnd: (again: Done[]) => void;
+  readonly #onEnd: (end: End, again: Done[]) => void;
   #done: Done[];
   /** Requests that came after this one was sent: they may mean a later query. */
   #again: Done[] = [];
@@ -179,7 +192,7 @@ class CancelConnection implements StreamOwner {
     client: ClientSession | null,
     server: ServerConnection,
     done: Done[],
-    onEnd: (again: Done[]) => void,
+    onEnd: (end: End, again: Done[]) => void,
   ) {
     this.#plane = plane;
     this.#client = client;
@@ -200,11 +213,11 @@ class CancelConnection implements StreamOwner {
     const unix = address.startsWith("/") || address.startsWith("@");
     const fd = unix ? connectUnix(`${address}/.s.PGSQL.${port}`) : connectTcp(address, port);
     const limit = this.#plane.settings.cancelWaitTimeoutMs;
-    if (limit > 0) this.#timer = this.#plane.reactor.after(limit, () => this.#end(true));
+    if (limit > 0) this.#timer = this.#plane.reactor.after(limit, () => this.#end("timedOut"));
     if (fd < 0) {
       // Not from inside the caller: it has not finished with us.
       this.#timer?.cancel();
-      this.#timer = this.#plane.reactor.after(0, () => this.#end(false));
+      this.#timer = this.#plane.reactor.after(0, () => this.#end("failed"));
       return;
     }
     this.#stream = new Stream(this.#plane.reactor, fd, this, true);
@@ -218,7 +231,7 @@ class CancelConnection implements StreamOwner {
 
   onConnected(errno: number): void {
     if (errno !== 0) {
-      this.#end(false);
+      this.#end("failed");
       return;
     }
     const { processId, secret } = this.#server;
@@ -229,25 +242,25 @@ class CancelConnection implements StreamOwner {
     const memory = this.#plane.arena.memory;
     const received = this.#stream?.recv(memory, IN_AT, IN_SIZE) ?? 0;
     // PostgreSQL closes the connection when it has signalled the backend.
-    if (received === 0 || (received < 0 && received !== -Errno.EAGAIN)) this.#end(false);
+    if (received === 0 || (received < 0 && received !== -Errno.EAGAIN)) this.#end("closed");
   }
 
   onDrained(): void {}
 
   onHangup(): void {
-    this.#end(false);
+    this.#end("closed");
   }
 
-  #end(timedOut: boolean): void {
+  #end(end: End): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#timer?.cancel();
     this.#stream?.close();
     const done = this.#done;
     this.#done = [];
-    for (const each of done) each(timedOut ? "busy" : "sent");
+    for (const each of done) each(end === "closed" ? "sent" : "busy");
     // Before the server may be released: a joined request may start another cancel for it.
-    this.#onEnd(this.#again);
-    this.#server.onCancelEnded(timedOut);
+    this.#onEnd(end, this.#again);
+    this.#server.onCancelEnded(end === "timedOut");
   }
 }
