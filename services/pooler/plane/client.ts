@@ -10,6 +10,7 @@ import {
   type SocketAddress,
   Stream,
   type StreamOwner,
+  SysError,
 } from "../../../shared/sys/mod.ts";
 import {
   bindMessage,
@@ -37,6 +38,8 @@ const requestsMax = 4096;
 /** How long a closed client gets to take its last message. */
 const lingerMs = 2000;
 
+/** The address of a client that was gone before anybody asked. */
+const nowhere: SocketAddress = { host: "unknown", port: 0 };
 const readyIdle = readyForQuery("I");
 /** Fails with 26000 on any server; stands for a message that is known to fail. */
 const failingBind = bindMessage("", "PGWEIR_none");
@@ -91,6 +94,7 @@ export class ClientSession implements StreamOwner {
   /** Terminate was read while a request is still running. */
   #leaving = false;
   #congested = false;
+  #address: SocketAddress | null = null;
 
   constructor(plane: Plane, fd: number, unixSocket: boolean) {
     this.plane = plane;
@@ -124,8 +128,16 @@ export class ClientSession implements StreamOwner {
     outlet.flush();
   }
 
+  /** The peer's; remembered, since the kernel forgets it when the peer resets the connection. */
   get address(): SocketAddress {
-    return peerAddress(this.stream.fd);
+    if (this.#address !== null) return this.#address;
+    try {
+      this.#address = peerAddress(this.stream.fd);
+    } catch (error) {
+      if (!(error instanceof SysError)) throw error;
+      return nowhere;
+    }
+    return this.#address;
   }
 
   // --- events of the stream
