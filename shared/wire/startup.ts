@@ -49,6 +49,11 @@ export function initialPacketLengthProblem(length: number): string | null {
   return `invalid length of startup packet: ${length}, wanted 8 to ${maxInitialPacketLength}`;
 }
 
+/** Whether an initial packet of at least 8 bytes at `offset` is a CancelRequest, well-formed or not. */
+export function isCancelRequest(bytes: Uint8Array, offset: number): boolean {
+  return readInt32(bytes, offset + 4) === cancelRequestCode;
+}
+
 /** Parses one complete initial packet, `length` bytes at `offset`, its length word included. */
 export function parseInitialPacket(
   bytes: Uint8Array,

@@ -14,6 +14,7 @@ import {
   concatBytes,
   Frontend,
   initialPacketLengthProblem,
+  isCancelRequest,
   md5Secret,
   negotiateProtocolVersion,
   readInt32,
@@ -124,7 +125,9 @@ export class ClientLogin {
     if (step.at !== "initial") return;
     switch (packet.kind) {
       case "problem":
-        this.#refuse({ code: packet.sqlstate, message: packet.message });
+        // Nobody who sends a cancel request is ever answered.
+        if (isCancelRequest(bytes, at)) this.#client.close(packet.message);
+        else this.#refuse({ code: packet.sqlstate, message: packet.message });
         return;
       case "ssl":
       case "gss": {

@@ -6,6 +6,7 @@
 import { Errno, errnoText, type Stream, type StreamOwner } from "../../../shared/sys/mod.ts";
 import {
   Backend,
+  parseBackendKeyData,
   type ParsedError,
   parseErrorFields,
   parseParameterStatus,
@@ -404,7 +405,11 @@ export class ServerConnection implements StreamOwner {
         case Backend.copyOut:
         case Backend.copyDone:
         case Backend.functionCallResponse:
+          break;
         case Backend.backendKeyData:
+          // Some servers send it late, or again. It is the pooler's: the client has a key of ours.
+          if (whole) this.takeKey(bytes.subarray(at + 5, next));
+          keep = false;
           break;
         default:
           return this.#violation("unknown pkt", run, at);
@@ -565,6 +570,15 @@ export class ServerConnection implements StreamOwner {
     }
     this.prepared.clear();
     this.client?.names?.clear();
+  }
+
+  /** The key that cancels what this server runs; the last one counts. False if it is damaged. */
+  takeKey(body: Uint8Array): boolean {
+    const key = parseBackendKeyData(body);
+    if (key === null) return false;
+    this.processId = key.processId;
+    this.secret = key.secret;
+    return true;
   }
 
   // --- parameters

@@ -8,7 +8,6 @@ import {
   md5Response,
   md5Secret,
   parseAuthentication,
-  parseBackendKeyData,
   parseErrorFields,
   parseParameterStatus,
   passwordMessage,
@@ -86,13 +85,9 @@ export class ServerLogin {
         if (this.#parameters.size < 200) this.#parameters.set(parameter.name, parameter.value);
         return;
       }
-      case Backend.backendKeyData: {
-        const key = parseBackendKeyData(body);
-        if (key === null) return this.fail("08006", "bad BackendKeyData");
-        this.#server.processId = key.processId;
-        this.#server.secret = key.secret;
+      case Backend.backendKeyData:
+        if (!this.#server.takeKey(body)) this.fail("08006", "bad BackendKeyData");
         return;
-      }
       case Backend.errorResponse: {
         const error = parseErrorFields(body);
         return this.fail(error.code, error.message === "" ? "login failed" : error.message);

@@ -1,0 +1,10 @@
+// Cancels between workers over a real nats-server; the cases are in worker_cancels.ts.
+// limit: 120 s
+
+import { startNatsServer } from "../../bus/brokers.ts";
+import { needs } from "../../support/needs.ts";
+import { runWorkerCancels } from "./worker_cancels.ts";
+
+needs("postgresql", "nats-server");
+
+await runWorkerCancels("nats-server", startNatsServer);
