@@ -18,8 +18,9 @@ import {
   readyForQuery,
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
-import { Conversation, type Moment, planQuery } from "./console/mod.ts";
+import { adminNeeded, Conversation, type Moment, type Plan, planQuery } from "./console/mod.ts";
 import type { Plane } from "./plane.ts";
+import type { Refusal } from "./refusals.ts";
 import { Counter } from "./stats.ts";
 
 const runtime = `${runtimeName} ${runtimeVersion()}`;
@@ -36,14 +37,14 @@ export class ConsoleSession {
     this.admin = admin;
     const { plane } = client;
     this.#conversation = new Conversation({
-      plan: (text) => planQuery(text, admin),
+      plan: (text) => this.#plan(text),
       moment: () => momentOf(plane),
       shutdown: (drain) => this.#shutdown(drain),
     });
     plane.consoleStats.totals[Counter.logins]!++;
   }
 
-  /** Takes [at, end) of what was received; returns where the unfinished message begins: it keeps that itself. */
+  /** Takes all of [at, end), the beginning of an unfinished message too, and so returns `end`. */
   consume(bytes: Uint8Array, at: number, end: number): number {
     this.#client.plane.consoleStats.totals[Counter.bytesReceived]! += end - at;
     this.#conversation.push(bytes, at, end);
@@ -85,6 +86,16 @@ export class ConsoleSession {
     if (!this.#busy) client.stream.pause(false);
     this.#busy = true;
     if (pending === 0) client.plane.reactor.after(0, () => this.#turn());
+  }
+
+  #plan(text: string): Plan | Refusal {
+    const plan = planQuery(text, this.admin);
+    if (plan === adminNeeded) {
+      const { plane, id, user } = this.#client;
+      const { logPoolerErrors } = plane.settings;
+      if (logPoolerErrors) plane.control.log("warning", `C-${id}: "${user}": admin access needed`);
+    }
+    return plan;
   }
 
   /** Not at once: the answer goes out first, and the loop is not in the middle of this client. */

@@ -2,6 +2,6 @@
 // plane, and the log line of statistics.
 
 export { Conversation, type End } from "./conversation.ts";
-export { planQuery } from "./plan.ts";
+export { adminNeeded, type Plan, planQuery } from "./plan.ts";
 export { statsLine } from "./stats_rows.ts";
 export type { Moment } from "./view.ts";

@@ -102,7 +102,7 @@ function socketRow(moment: Moment, shared: Shared, detailed: boolean): Row {
 }
 
 function clientRow(moment: Moment, client: ClientView, state: string, detailed: boolean): Row {
-  let address = ask(() => client.address, nowhere);
+  let { address } = client;
   let remotePid = 0;
   if (address.host === "unix") {
     // Unix sockets have no port: the one in the socket's name is shown.

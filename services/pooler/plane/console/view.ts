@@ -30,7 +30,7 @@ export interface ClientView {
   readonly pool: object | null;
   readonly server: { readonly id: number } | null;
   readonly stream: StreamView;
-  /** The peer's; reading it throws when the peer is gone already. */
+  /** The peer's; "unknown" when it is gone already. */
   readonly address: SocketAddress;
   readonly parameters: { readonly values: readonly (string | null)[] };
   readonly names: { readonly size: number } | null;
