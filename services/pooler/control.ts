@@ -13,12 +13,17 @@ import {
   type WorkerState,
 } from "../../shared/bus/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
-import { runtimeName, runtimeVersion, spawnThread, type Thread } from "../../shared/sys/mod.ts";
+import {
+  pgweirVersion,
+  runtimeName,
+  runtimeVersion,
+  spawnThread,
+  type Thread,
+} from "../../shared/sys/mod.ts";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { saltedPassword } from "../../shared/wire/mod.ts";
 import { Gauge, gaugeCount, type ToControl, type ToPlane } from "./messages.ts";
 import type { FleetSeat } from "./seat.ts";
-import { version } from "./version.ts";
 
 const presenceMs = 1000;
 /** What the owner of a key gets to carry out a cancel; PostgreSQL answers in milliseconds. */
@@ -70,10 +75,7 @@ export class Control {
     const drain = () => {
       if (asked) return this.#stopNow();
       asked = true;
-      this.#setState("draining");
       this.#tell({ type: "drain" });
-      const limit = this.#config.settings.drainTimeoutMs;
-      if (limit > 0) this.#timers.push(setInterval(() => this.#stopNow(), limit));
       if (this.#thread === null) this.#exit(0);
     };
     process.on("SIGTERM", drain);
@@ -114,7 +116,7 @@ export class Control {
         listen,
         mockKey: this.#mockKey(),
         gauges: this.#gauges,
-        version,
+        version: pgweirVersion,
       } satisfies ToPlane,
     );
   }
@@ -160,6 +162,12 @@ export class Control {
         const done = this.#cancels.get(message.id);
         this.#cancels.delete(message.id);
         done?.(message.outcome);
+        return;
+      }
+      case "draining": {
+        this.#setState("draining");
+        const limit = this.#config.settings.drainTimeoutMs;
+        if (limit > 0) this.#timers.push(setInterval(() => this.#stopNow(), limit));
         return;
       }
       case "stopped":

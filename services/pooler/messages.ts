@@ -52,4 +52,6 @@ export type ToControl =
   | { type: "resolve"; id: number; host: string }
   | { type: "routeCancel"; id: number; workerId: number; processId: number; secret: Uint8Array }
   | { type: "cancelOutcome"; id: number; outcome: CancelOutcome }
+  /** It takes no new clients: told to, by control or from the console. */
+  | { type: "draining" }
   | { type: "stopped" };

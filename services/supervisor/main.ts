@@ -1,10 +1,10 @@
 // The commands of this folder, composed for the process they run in. No logic of their own.
 
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { checkConfig } from "../../shared/config/mod.ts";
 import {
+  pgweirVersion,
   runtimeCommand,
   runtimeName,
   runtimeVersion,
@@ -16,7 +16,6 @@ import { onSignals } from "./signals.ts";
 import { Up } from "./up.ts";
 
 const cli = join(import.meta.dirname!, "../cli.ts");
-const manifest = join(import.meta.dirname!, "../../package.json");
 
 /** `pgweir up`: runs until it is told to stop; returns the exit code. */
 export async function runUp(command: UpCommand): Promise<number> {
@@ -44,8 +43,7 @@ export function runCheck(file: string): number {
 }
 
 export function runVersion(): number {
-  const { version } = JSON.parse(readFileSync(manifest, "utf8"));
-  printOut(`pgweir ${version} (${runtimeName} ${runtimeVersion()})\n`);
+  printOut(`pgweir ${pgweirVersion} (${runtimeName} ${runtimeVersion()})\n`);
   return 0;
 }
 

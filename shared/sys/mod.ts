@@ -45,3 +45,4 @@ export {
   raiseFileLimit,
   setProcessName,
 } from "./process.ts";
+export { pgweirVersion } from "./version.ts";

@@ -389,6 +389,7 @@ export class ClientSession implements StreamOwner {
               const missing = this.#missing(server, bytes, portalEnd + 1, nameEnd);
               if (missing !== null) {
                 outlet.pass(run, at);
+                run = at;
                 this.#putFailing(server, missing);
                 keep = false;
                 break;
@@ -424,9 +425,11 @@ export class ClientSession implements StreamOwner {
                 if (length > parseMax) return this.#refuse(refusals.statementTooLarge, run, at);
                 this.#gather = new Gather(1 + length);
                 this.#gather.add(bytes, at, end);
-                return this.#wait(server, run, end, end);
+                outlet.pass(run, at);
+                return this.#wait(server, end, end, end);
               }
               outlet.pass(run, at);
+              run = at;
               if (!this.#parseNamed(server, bytes, at, next)) return;
               keep = false;
               break;

@@ -161,6 +161,7 @@ export class Plane {
   drain(): void {
     if (this.stopping) return;
     this.stopping = true;
+    this.control.post({ type: "draining" });
     for (const listener of this.#listeners) listener.close();
     for (const client of [...this.clients]) client.onDrain();
     this.#stopIfEmpty();

@@ -109,11 +109,17 @@ export class Pool {
     return null;
   }
 
-  /** Why nobody should queue: servers have been failing for server_login_retry, and none is left. */
+  /**
+   * Why nobody should queue: servers have been failing for server_login_retry, and none is left. Who
+   * comes when the next attempt is due may queue: an attempt is only made for somebody who waits.
+   */
   refusal(): Refusal | null {
     const failure = this.#failure;
-    if (failure === null || this.servers.size > this.#connecting) return null;
-    const since = this.plane.reactor.now - this.#failingSince;
+    const { now } = this.plane.reactor;
+    if (failure === null || this.servers.size > this.#connecting || this.#retryAt <= now) {
+      return null;
+    }
+    const since = now - this.#failingSince;
     if (since < this.plane.settings.serverLoginRetryMs && !this.#isRefusal(failure)) return null;
     return {
       code: failure.code,
