@@ -34,7 +34,7 @@ export interface ThreadPort {
 /** The first message to a thread. */
 interface Welcome {
   readonly name: string;
-  /** [0] = messages posted to the thread, modulo 2^32. */
+  /** Shared by both ends: POSTED, ENDED. */
   readonly counters: Int32Array;
 }
 
@@ -46,7 +46,10 @@ type Envelope =
   /** The last one that counts: an exception that nobody caught. */
   | { readonly kind: "failure"; readonly text: string; readonly stack: string };
 
+/** Messages posted to the thread, modulo 2^32. */
 const POSTED = 0;
+/** 1 = terminate() was called. */
+const ENDED = 1;
 /** How long a woken loop waits for messages before it looks after its sockets again. */
 const DELIVERY_WAIT_MS = 5;
 const MAX_NAME_BYTES = 15;
@@ -63,7 +66,7 @@ class WorkerThread implements Thread {
   };
   readonly #worker: Worker;
   readonly #name: string;
-  readonly #counters = new Int32Array(new SharedArrayBuffer(4));
+  readonly #counters = new Int32Array(new SharedArrayBuffer(8));
   /** What was posted before the thread was ready; null when it is. */
   #early: unknown[] | null = [];
   #wakeFd = -1;
@@ -108,6 +111,7 @@ class WorkerThread implements Thread {
   terminate(): void {
     if (this.#terminated) return;
     this.#terminated = true;
+    Atomics.store(this.#counters, ENDED, 1);
     this.#worker.terminate();
     // A thread that waits in the kernel does not notice until it is woken.
     this.#signal();
@@ -211,6 +215,8 @@ class WorkerPort implements ThreadPort {
 
   /** Yields until all that is counted as posted by now has arrived; false when it took too long. */
   async deliver(): Promise<boolean> {
+    // A runtime ends a thread at its convenience: the loop must not fall asleep again before that.
+    if (this.#isEnded()) await new Promise<never>(() => {});
     let target = this.#postedCount();
     if (this.#hasReached(target)) return true;
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -224,6 +230,10 @@ class WorkerPort implements ThreadPort {
     clearTimeout(timer);
     this.#onArrival = null;
     return this.#hasReached(target);
+  }
+
+  #isEnded(): boolean {
+    return this.#counters !== null && Atomics.load(this.#counters, ENDED) === 1;
   }
 
   /** null before the welcome, which is itself one of those that are counted. */

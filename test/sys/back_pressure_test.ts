@@ -62,6 +62,23 @@ test("Stream.send() behind pending output keeps the order, of any mix of sizes",
     assert.is(near.drainedCalls, 1);
   }));
 
+// When the peer has made room but the loop has not noticed yet, the kernel would take new bytes at
+// once, ahead of those that wait.
+test("Stream.send() does not overtake pending output when the kernel has room again", () =>
+  withRig(async (rig) => {
+    const [near, far] = await rig.pair();
+    far.stream.pause(false);
+    let offered = fill(near);
+    const before = near.stream.pending;
+    while (far.read() > 0);
+    for (let i = 0; i < 3; i++) {
+      const part = pattern(1000, offered);
+      assert.is(i === 1 ? near.stream.sendBytes(part) : near.send(part), before + 1000 * (i + 1));
+      offered += 1000;
+    }
+    await drain(rig, far, offered);
+  }));
+
 test("Stream.send() keeps a copy: the buffer may be reused at once", () =>
   withRig(async (rig) => {
     const [near, far] = await rig.pair();

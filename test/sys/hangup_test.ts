@@ -143,6 +143,25 @@ test("Stream.pause(true) tells an end of file that was there before the pause", 
     assert.is(near.readableCalls, 0);
   }));
 
+test("Stream.pause(true) tells an end of file again after a resume() that did not reach it", () =>
+  withRig(async (rig) => {
+    const [near, far] = await rig.pair();
+    near.stream.pause(true);
+    far.send(encoder.encode("abcdef"));
+    far.stream.close();
+    await rig.until("the hang-up", () => near.hangupCalls === 1);
+    near.readBytes = 1;
+    near.onRead = () => {
+      near.read();
+      near.stream.pause(true);
+    };
+    near.stream.resume();
+    await rig.until("the second hang-up", () => near.hangupCalls === 2);
+    await assertQuiet(rig);
+    assert.is(near.text(), "a");
+    assert.is(near.hangupCalls, 2);
+  }));
+
 test("Stream.pause(true) tells an end of file and then stays silent about the reset after it", () =>
   withRig(async (rig) => {
     const [near, far] = await rig.pair();
@@ -224,7 +243,7 @@ test("Stream.closeWhenDrained() closes at once when the connection is reset", ()
       if (isFull) fill(near);
       near.stream.closeWhenDrained(60_000);
       far.reset();
-      await rig.until("the close", () => near.stream.closed, 500);
+      await rig.until("the close", () => near.stream.closed);
     }
   }));
 
