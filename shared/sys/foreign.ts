@@ -19,7 +19,7 @@ export type ForeignFunction = (...values: (number | Pointer | null)[]) => number
 
 /** The calls of the hot path, bound to a libc; both return a count of bytes or -errno. */
 export interface SocketIo {
-  /** recv(fd, buffer + offset, length, MSG_DONTWAIT); 0 is end of file. */
+  /** recv(fd, buffer + offset, length) on a non-blocking socket; 0 is end of file. */
   receiveAt(fd: number, buffer: NativeBuffer, offset: number, length: number): number;
   /** send(fd, buffer + offset, length, MSG_DONTWAIT | MSG_NOSIGNAL). */
   sendAt(fd: number, buffer: NativeBuffer, offset: number, length: number): number;
@@ -28,8 +28,8 @@ export interface SocketIo {
 export interface SocketIoLibc {
   recv(fd: number, buffer: Pointer, length: number, flags: number): number;
   send(fd: number, buffer: Pointer, length: number, flags: number): number;
-  recvmsg(fd: number, message: Pointer, flags: number): number;
   sendmsg(fd: number, message: Pointer, flags: number): number;
+  readv(fd: number, vector: Pointer, count: number): number;
 }
 
 export interface ForeignBackend {

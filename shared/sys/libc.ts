@@ -25,8 +25,8 @@ export interface Libc {
   getsockopt(fd: number, level: number, name: number, value: Pointer, length: Pointer): number;
   listen(fd: number, backlog: number): number;
   read(fd: number, buffer: Pointer, length: number): number;
+  readv(fd: number, vector: Pointer, count: number): number;
   recv(fd: number, buffer: Pointer, length: number, flags: number): number;
-  recvmsg(fd: number, message: Pointer, flags: number): number;
   send(fd: number, buffer: Pointer, length: number, flags: number): number;
   sendmsg(fd: number, message: Pointer, flags: number): number;
   setrlimit(resource: number, limits: Pointer): number;
@@ -58,8 +58,8 @@ const signatures: Readonly<Record<keyof Libc, ForeignSignature>> = {
   getsockopt: returnsInt("i32", "i32", "i32", "pointer", "pointer"),
   listen: returnsInt("i32", "i32"),
   read: returnsInt("i32", "pointer", "i32"),
+  readv: returnsInt("i32", "pointer", "i32"),
   recv: returnsInt("i32", "pointer", "i32", "i32"),
-  recvmsg: returnsInt("i32", "pointer", "i32"),
   send: returnsInt("i32", "pointer", "i32", "i32"),
   sendmsg: returnsInt("i32", "pointer", "i32"),
   setrlimit: returnsInt("i32", "pointer"),
@@ -94,7 +94,7 @@ export function lastErrno(): number {
 
 const io = foreign.socketIo(libc, errnoCell);
 
-/** Receives without blocking: the count of bytes, 0 at end of file, or -errno. */
+/** Receives from a non-blocking socket: the count of bytes, 0 at end of file, or -errno. */
 export const receiveAt = io.receiveAt;
 
 /** Sends without blocking and without SIGPIPE: the count of bytes, or -errno. */
