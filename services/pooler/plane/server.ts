@@ -6,6 +6,7 @@
 import { Errno, errnoText, type Stream, type StreamOwner } from "../../../shared/sys/mod.ts";
 import {
   Backend,
+  backendFrameProblem,
   parseBackendKeyData,
   type ParsedError,
   parseErrorFields,
@@ -309,7 +310,9 @@ export class ServerConnection implements StreamOwner {
     while (end - at >= 5) {
       const type = bytes[at] as number;
       const length = readInt32(bytes, at + 1);
-      if (length < 4 || length > 0x3fffffff) return this.#violation("bad pkt header", run, at);
+      if (backendFrameProblem(type, length) !== null) {
+        return this.#violation("bad pkt header", run, at);
+      }
       const next = at + 1 + length;
       if (type === Backend.dataRow || type === Backend.copyData) {
         if (next > end) {
@@ -328,7 +331,6 @@ export class ServerConnection implements StreamOwner {
       let keep = !own;
       switch (type) {
         case Backend.readyForQuery: {
-          if (length !== 5) return this.#violation("bad pkt header", run, at);
           this.status = bytes[at + 5] as number;
           if (own) {
             requests.pop();
