@@ -1,0 +1,117 @@
+// What the protocol tests share: PostgreSQL with a pooler in front of it, and the default oracle, which is that the
+// pooler answers the same bytes with the same messages as PostgreSQL itself. Not a test.
+
+import { createHash } from "node:crypto";
+import type { Message } from "../../../shared/wire/mod.ts";
+import { assert } from "../../support/harness.ts";
+import { notation } from "../../support/notation.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { type Postgres, type PostgresOptions, startPostgres } from "../../support/postgres.ts";
+import { type Login, RawClient, type Target } from "../../support/raw_client.ts";
+
+export const login: Login = { user: "postgres", database: "postgres" };
+
+export interface PairOptions {
+  /** Settings of the pooler. */
+  readonly settings?: Readonly<Record<string, string | number>>;
+  /** Of the database entry, beside host and port. */
+  readonly database?: string;
+  readonly userlist?: Readonly<Record<string, string>>;
+  readonly postgres?: PostgresOptions;
+}
+
+/** The connect string of a server. */
+export function connectString(server: { host: string; port: number }, more = ""): string {
+  return `host=${server.host} port=${server.port} ${more}`.trim();
+}
+
+/** A pooler in front of any server, under every database name. */
+export function startPooler(
+  server: { host: string; port: number },
+  options: PairOptions = {},
+): Promise<Pgweir> {
+  return startPgweir({
+    ini: {
+      databases: { "*": connectString(server, options.database) },
+      pgbouncer: { max_client_conn: 1000, ...options.settings },
+    },
+    ...(options.userlist === undefined ? {} : { userlist: options.userlist }),
+  });
+}
+
+/** PostgreSQL, and a pooler in front of it with one server connection unless `settings` says otherwise. */
+export async function startPair(
+  options: PairOptions = {},
+): Promise<{ postgres: Postgres; pooler: Pgweir }> {
+  const postgres = await startPostgres(options.postgres);
+  const settings = { default_pool_size: 1, ...options.settings };
+  return { postgres, pooler: await startPooler(postgres, { ...options, settings }) };
+}
+
+/** Messages in the notation that shows values and settings; a long one is cut to its ends and its hash. */
+export function transcript(messages: readonly Message[]): string {
+  return messages.map((message) => {
+    const text = notation(message, { values: true, settings: true });
+    if (text.length <= 200) return text;
+    const hash = createHash("md5").update(text).digest("hex");
+    return `${text.slice(0, 40)}..${text.length} characters ${hash}..${text.slice(-20)}`;
+  }).join(" ");
+}
+
+/** The replies of one connection to some bytes, up to the `count`-th ReadyForQuery. */
+export async function ask(
+  client: RawClient,
+  parts: readonly Uint8Array[],
+  count = 1,
+): Promise<string> {
+  client.send(...parts);
+  const messages = await client.messagesUntil("Z", count, 30_000);
+  return transcript(messages) + (client.closeReason === null ? "" : " closed");
+}
+
+/** Two connections that are told the same: one through the pooler, one straight to PostgreSQL. */
+export class Twin {
+  readonly pooled: RawClient;
+  readonly direct: RawClient;
+
+  private constructor(pooled: RawClient, direct: RawClient) {
+    this.pooled = pooled;
+    this.direct = direct;
+  }
+
+  static async login(pooler: Target, postgres: Target, as: Login = login): Promise<Twin> {
+    return new Twin(await RawClient.login(pooler, as), await RawClient.login(postgres, as));
+  }
+
+  /** Sends the same to both; asserts that both give the same messages, and gives them. */
+  async same(parts: readonly Uint8Array[], count = 1): Promise<string> {
+    const [pooled, direct] = await Promise.all([
+      ask(this.pooled, parts, count),
+      ask(this.direct, parts, count),
+    ]);
+    assert.is(pooled, direct);
+    return pooled;
+  }
+
+  async end(): Promise<void> {
+    await Promise.all([this.pooled.end(), this.direct.end()]);
+  }
+}
+
+/** Runs `work` for every item, a few at a time. */
+export async function inParallel<T>(
+  items: readonly T[],
+  width: number,
+  work: (item: T) => Promise<void>,
+): Promise<void> {
+  const queue = [...items];
+  const one = async () => {
+    for (let item = queue.shift(); item !== undefined; item = queue.shift()) await work(item);
+  };
+  await Promise.all(Array.from({ length: width }, one));
+}
+
+/** 1 to `last`. */
+export function upTo(last: number): number[] {
+  return Array.from({ length: last }, (_, at) => at + 1);
+}
