@@ -1,7 +1,7 @@
 // FFI on Deno. A pointer is an object and making one allocates, so an offset into a buffer goes
 // through one iovec in native memory, whose iov_base is written as two 32-bit halves: readv() to
-// receive (15 ns less than recvmsg()), sendmsg() to send, since writev() may raise SIGPIPE. Offset 0
-// has a pointer object of its own and takes the plain calls, which are 50 ns cheaper.
+// receive (15 ns less than recvmsg()), sendmsg() to send, since writev() may raise SIGPIPE. A
+// buffer's anchor has a pointer object of its own and takes the plain calls, which are 50 ns cheaper.
 // Invariants: receiveAt/sendAt allocate nothing; the iovec belongs to one thread and means nothing
 // between calls; little-endian 64-bit only, where glibc's and musl's layouts agree.
 
@@ -36,8 +36,8 @@ function socketIo(libc: SocketIoLibc, errno: Int32Array): SocketIo {
   return {
     receiveAt(fd: number, buffer: NativeBuffer, offset: number, length: number): number {
       let count: number;
-      if (offset === 0) {
-        count = recv(fd, buffer.pointer, length, MSG_DONTWAIT);
+      if (offset === buffer.anchor) {
+        count = recv(fd, buffer.anchorPointer, length, MSG_DONTWAIT);
       } else {
         vector[0] = (buffer.addressLow + offset) | 0;
         vector[1] = buffer.addressHigh;
@@ -48,8 +48,8 @@ function socketIo(libc: SocketIoLibc, errno: Int32Array): SocketIo {
     },
     sendAt(fd: number, buffer: NativeBuffer, offset: number, length: number): number {
       let count: number;
-      if (offset === 0) {
-        count = send(fd, buffer.pointer, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (offset === buffer.anchor) {
+        count = send(fd, buffer.anchorPointer, length, MSG_DONTWAIT | MSG_NOSIGNAL);
       } else {
         vector[0] = (buffer.addressLow + offset) | 0;
         vector[1] = buffer.addressHigh;

@@ -12,12 +12,16 @@ export class NativeBuffer {
   readonly bytes: Uint8Array;
   readonly view: DataView;
   readonly size: number;
-  /** For foreign calls only. */
+  /** For foreign calls only, as are the next four. */
   readonly pointer: Pointer;
+  /** The offset that has a pointer of its own: the one most used. */
+  readonly anchor: number;
+  readonly anchorPointer: Pointer;
   readonly addressLow: number;
   readonly addressHigh: number;
 
-  constructor(size: number) {
+  /** `anchor`: the offset that most calls will use, for which they are cheapest on Deno. */
+  constructor(size: number, anchor = 0) {
     if (!Number.isInteger(size) || size < 1 || size > 0x4000_0000) {
       throw new RangeError(`make a native buffer: the size is ${size}, wanted 1 to 1073741824`);
     }
@@ -34,6 +38,8 @@ export class NativeBuffer {
     this.view = new DataView(bytes.buffer);
     this.size = size;
     this.pointer = foreign.pointerOf(bytes);
+    this.anchor = anchor;
+    this.anchorPointer = foreign.pointerOf(bytes.subarray(anchor));
     this.addressLow = address[0];
     this.addressHigh = address[1];
   }

@@ -18,7 +18,7 @@ const OUT_AT = IN_AT + IN_SIZE;
 const OUT_SIZE = 128 * 1024;
 
 export class Arena {
-  readonly memory: NativeBuffer = new NativeBuffer(OUT_AT + OUT_SIZE);
+  readonly memory: NativeBuffer = new NativeBuffer(OUT_AT + OUT_SIZE, IN_AT);
   readonly bytes: Uint8Array = this.memory.bytes;
 }
 

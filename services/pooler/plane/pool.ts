@@ -254,10 +254,13 @@ export class Pool {
     this.#connecting--;
     if (this.#failure === null) this.#failingSince = now;
     this.#failure = { code, message: reason };
-    this.#failures++;
-    const longest = this.plane.settings.serverLoginRetryMs;
-    const pause = Math.min(longest, firstRetryMs * 2 ** Math.min(this.#failures - 1, 20));
-    this.#retryAt = now + pause * (0.75 + Math.random() / 2);
+    // Attempts that were under way together are one failure, not one each.
+    if (this.#retryAt <= now) {
+      this.#failures++;
+      const longest = this.plane.settings.serverLoginRetryMs;
+      const pause = Math.min(longest, firstRetryMs * 2 ** Math.min(this.#failures - 1, 20));
+      this.#retryAt = now + pause * (0.75 + Math.random() / 2);
+    }
     this.plane.logPool(this, `connection to server failed: ${reason}`);
     // PostgreSQL's own refusal will be the same for all who wait, if no server is there to serve
     // them; not so while it cannot be reached or is starting up: then they stay in the queue.

@@ -294,10 +294,14 @@ export class ServerConnection implements StreamOwner {
   // --- the relay, server to client
 
   #relay(start: number, end: number): void {
+    if (this.client === null) {
+      this.#unasked(start, end);
+      return;
+    }
     const outlet = this.plane.outlet;
     const bytes = this.plane.arena.bytes;
     const requests = this.requests;
-    outlet.begin(this.client === null ? null : this.client.output);
+    outlet.begin(this.client.output);
     let at = start;
     let run = start;
     let ownEnded = false;
@@ -450,6 +454,46 @@ export class ServerConnection implements StreamOwner {
     if (ownEnded) this.#ownQueryEnded(client);
     else if (this.releasable) this.release();
     else if (this.requests.count < resumeBelow) client.onRequestsAnswered(this.requests.count);
+  }
+
+  /**
+   * What a server says that nobody has asked anything: notices, notifications, changed settings; or
+   * good-bye, and then it is given to nobody any more, whenever its connection ends.
+   */
+  #unasked(start: number, end: number): void {
+    const bytes = this.plane.arena.bytes;
+    let at = start + Math.min(this.#bodyLeft, end - start);
+    this.#bodyLeft -= at - start;
+    while (end - at >= 5) {
+      const type = bytes[at] as number;
+      const length = readInt32(bytes, at + 1);
+      if (backendFrameProblem(type, length) !== null) return this.close("bad pkt header");
+      const next = at + 1 + length;
+      if (next > end && length < TAIL_MAX) break;
+      const whole = next <= end;
+      switch (type) {
+        case Backend.noticeResponse:
+        case Backend.notification:
+          break;
+        case Backend.parameterStatus:
+          if (whole) this.#onParameter(bytes.subarray(at + 5, next));
+          break;
+        case Backend.backendKeyData:
+          if (whole) this.takeKey(bytes.subarray(at + 5, next));
+          break;
+        case Backend.errorResponse:
+          this.#lastWords = parseErrorFields(bytes.subarray(at + 5, whole ? next : end));
+          return this.onBroken("server ended the session");
+        default:
+          return this.close("idle server got dirty");
+      }
+      at = whole ? next : end;
+      if (!whole) {
+        this.#bodyLeft = next - end;
+        this.#bodyDrop = true;
+      }
+    }
+    if (at < end) this.#tail = bytes.slice(at, end);
   }
 
   /** Breaks with a server that does not speak the protocol; what came before is passed on. */
