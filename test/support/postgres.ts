@@ -22,7 +22,7 @@ import type { Certificate } from "./certificates.ts";
 import { until } from "./harness.ts";
 import { ManagedProcess } from "./managed_process.ts";
 import { postgresFolders } from "./needs.ts";
-import { childrenOf, isAlive } from "./processes.ts";
+import { childrenOf, isAlive, signal } from "./processes.ts";
 import { freePort, tempDir } from "./temp.ts";
 
 export type PostgresVersion = "15" | "18";
@@ -217,7 +217,8 @@ export class Postgres {
 
   /** Sends a signal to the postmaster, or to every process of the server (`all`). */
   signal(name: NodeJS.Signals, whom: "postmaster" | "all" = "postmaster"): void {
-    for (const pid of whom === "all" ? childrenOf(this.pid) : []) process.kill(pid, name);
+    // Between the look and the signal one of the children may end; the postmaster does not.
+    for (const pid of whom === "all" ? childrenOf(this.pid) : []) signal(pid, name);
     process.kill(this.pid, name);
   }
 

@@ -14,6 +14,8 @@ export interface StandingOptions {
   readonly residentGrowthBytes?: number;
   /** Watches every thread's CPU for so long; default 1,000 ms, 0 leaves the check out. */
   readonly idleMs?: number;
+  /** How long things may take to come back to rest; default 2,000 ms. */
+  readonly settleMs?: number;
   /** What the bystander and the fresh clients ask; default SELECT 1. */
   readonly sql?: string;
 }
@@ -69,6 +71,10 @@ export class StandingChecks {
     this.#options = options;
     this.#bystander = bystander;
     this.#baseline = baseline;
+  }
+
+  get #settleMs(): number {
+    return this.#options.settleMs ?? 2_000;
   }
 
   /** Checks everything and ends the bystander. Throws an Error that names all that does not hold. */
@@ -187,7 +193,7 @@ export class StandingChecks {
       return grown === "";
     };
     // Sockets close and garbage is collected a little later.
-    await until("processes to shrink", probe, 3_000, 50).catch(() => {
+    await until("processes to shrink", probe, this.#settleMs, 50).catch(() => {
       throw new Error(`the pooler grew:${grown}`);
     });
   }

@@ -15,7 +15,7 @@ const postgres: Postgres = await startPostgres();
 const pooler: Pgbouncer = await startPgbouncer({
   ini: { databases: { postgres: `host=127.0.0.1 port=${postgres.port}` } },
 });
-const options = { idleMs: 100 };
+const options = { idleMs: 100, settleMs: 400 };
 
 async function complaints(checks: { verify(): Promise<void> }): Promise<string> {
   try {
