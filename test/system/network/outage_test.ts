@@ -1,0 +1,185 @@
+// Servers that fail in ways a real PostgreSQL won't on demand: they refuse, hang, close at once, or say good-bye and
+// stay. The worker asks again, soon but never in a storm, and tells clients what is so.
+
+import { Backend, errorResponse, parseErrorFields } from "../../../shared/wire/mod.ts";
+import { assert, suite, until } from "../../support/harness.ts";
+import { type FakeSession, startFakePostgres } from "../../support/fake_postgres.ts";
+import { f } from "../../support/notation.ts";
+import { startPgweir } from "../../support/pgweir.ts";
+import { RawClient, ServerError } from "../../support/raw_client.ts";
+import { freePort } from "../../support/temp.ts";
+
+const fake = await startFakePostgres();
+const deadPort = await freePort();
+const host = `host=127.0.0.1 port=${fake.port} pool_size=20`;
+const pooler = await startPgweir({
+  ini: {
+    databases: {
+      farewell: host,
+      starting: host,
+      closing: host,
+      refusing: host,
+      hanging: host,
+      dead: `host=127.0.0.1 port=${deadPort}`,
+    },
+    pgbouncer: { server_login_retry: 0.5, server_connect_timeout: 1, max_client_conn: 1000 },
+  },
+});
+const user = "postgres";
+const RESULT = 'T D C"SELECT 1" Z(I)';
+const patient = { timeoutMs: 30_000 };
+const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+const fatal = (code: string, message: string) =>
+  errorResponse({ severity: "FATAL", code, message });
+
+/** How many connections there were, and how many at once. */
+function watchLogins(onStartup: (session: FakeSession) => void | Promise<void>) {
+  const seen = { attempts: 0, most: 0, now: 0 };
+  fake.options = {
+    onStartup: (session) => {
+      seen.attempts++;
+      seen.now++;
+      seen.most = Math.max(seen.most, seen.now);
+      void session.closed.then(() => seen.now--);
+      return onStartup(session);
+    },
+  };
+  return seen;
+}
+
+/** Clients whose first query (and, in a pool that has no server yet, whose login) waits. */
+function waitingClients(count: number, database: string): Promise<string>[] {
+  return Array.from({ length: count }, async () => {
+    const client = await RawClient.connect(pooler);
+    client.startup({ user, database });
+    client.send(f.Q("SELECT 1"));
+    const login = await client.repliesUntil("Z", 1, patient);
+    if (login.endsWith("closed")) return login;
+    const got = await client.replies(1, patient);
+    client.close();
+    return got;
+  });
+}
+
+const tests = suite("servers that fail");
+
+tests.after(async () => {
+  await pooler.stop();
+  await fake.stop();
+});
+
+// PostgreSQL told an idle server to go; before the end of the connection came a client was given it, and got
+// the good-bye as the answer to its query.
+tests("an idle server that says good-bye is not used again", async () => {
+  fake.options = {};
+  const client = await RawClient.login(pooler, { user, database: "farewell" });
+  assert.equal(await client.query("SELECT 1"), [["SELECT 1"]]);
+  const session = fake.open[0]!;
+  session.send(fatal("57P01", "terminating connection due to administrator command"));
+  await until("the pooler to close it", () => session.isClosed);
+  assert.equal(await client.query("SELECT 2"), [["SELECT 2"]]);
+  assert.is(fake.open.length, 1);
+  await client.end();
+});
+
+// Hundreds of clients waited for a server that was starting up, and the pooler knocked for each of them.
+tests("a server that is starting up is asked by one connection at a time", async () => {
+  const seen = watchLogins((session) => {
+    session.send(fatal("57P03", "the database system is starting up"));
+    session.end();
+  });
+  const waiting = waitingClients(100, "starting");
+  // As many as the pool may have, since nobody knew; from then on it is known.
+  await until("the first attempts to fail", () => seen.attempts >= 20 && seen.now === 0);
+  seen.most = 0;
+  const before = seen.attempts;
+  await until("a few attempts", () => seen.attempts >= before + 3, 20_000);
+  assert.is(seen.most, 1);
+  assert.ok(seen.attempts < before + 8, `${seen.attempts - before} attempts`);
+  fake.options = {};
+  for (const got of await Promise.all(waiting)) assert.is(got, RESULT);
+  assert.ok(fake.open.length <= 20 + 1, `${fake.open.length} connections`);
+});
+
+tests("a server that closes every connection at once is asked now and then", async () => {
+  const seen = watchLogins((session) => session.end());
+  const waiting = waitingClients(50, "closing");
+  await until("the first attempts to fail", () => seen.attempts >= 20 && seen.now === 0);
+  seen.most = 0;
+  const before = seen.attempts;
+  const started = performance.now();
+  await until("a few attempts", () => seen.attempts >= before + 4, 20_000);
+  await pause(1_000);
+  const seconds = (performance.now() - started) / 1000;
+  assert.is(seen.most, 1);
+  // The pause doubles from 50 ms up to the retry interval, half a second here.
+  const attempts = seen.attempts - before;
+  assert.ok(attempts <= 6 + seconds / 0.375, `${attempts} attempts in ${seconds} s`);
+  fake.options = {};
+  for (const got of await Promise.all(waiting)) assert.is(got, RESULT);
+});
+
+// The server refused the login for good. Clients waited for their queue timeout to learn it, or each of them
+// made another attempt, or nobody ever did again once the cause was mended.
+tests("a refused login is told at once, remembered for a while, and tried again", async () => {
+  const seen = watchLogins((session) => {
+    session.send(fatal("28P01", 'password authentication failed for user "postgres"'));
+    session.end();
+  });
+  const first = await Promise.all(waitingClients(20, "refusing"));
+  for (const got of first) assert.is(got, "E(28P01) closed");
+  assert.ok(seen.attempts <= 30, `${seen.attempts} attempts`);
+  let told: ServerError | null = null;
+  await until(
+    "the error to be remembered",
+    async () => {
+      const client = RawClient.login(pooler, { user, database: "refusing" });
+      told = await client.then(() => null, (error) => error);
+      return told!.fields.message.includes("server_login_retry");
+    },
+    20_000,
+    0,
+  );
+  assert.match(told!.fields.message, /^server login has been failing, cached error: password auth/);
+  const before = seen.attempts;
+  for (let i = 0; i < 50; i++) {
+    await RawClient.login(pooler, { user, database: "refusing" }).catch(() => {});
+  }
+  assert.ok(seen.attempts <= before + 5, `${seen.attempts - before} more attempts`);
+  fake.options = {};
+  await until(
+    "the login to be tried again",
+    async () => {
+      const [got] = await Promise.all(waitingClients(1, "refusing"));
+      return got === RESULT;
+    },
+    20_000,
+    100,
+  );
+});
+
+// A server took connections and said nothing: each stayed for ever, with the client that waited for it.
+tests("a server that hangs in its login is given up and tried again", async () => {
+  const seen = watchLogins(() => new Promise<void>(() => {}));
+  const waiting = waitingClients(3, "hanging");
+  await until("a second attempt", () => seen.attempts > 3, 20_000);
+  fake.options = {};
+  for (const got of await Promise.all(waiting)) assert.is(got, RESULT);
+  await until("the hanging ones to be closed", () => seen.now === 0);
+});
+
+tests("a server that nobody listens for is tried, and its clients are told", async () => {
+  const refusal = await until("a client to be refused", async () => {
+    const client = await RawClient.connect(pooler);
+    client.startup({ user, database: "dead" });
+    // Until the retry interval is over clients wait in the queue.
+    const answer = await client.messagesUntil(null, 1, 300).catch(() => []);
+    client.close();
+    return answer.find((message) => message.type === Backend.errorResponse);
+  }, 30_000);
+  const { code, message } = parseErrorFields(refusal.body);
+  assert.is(code, "08001");
+  assert.match(message, /^server login has been failing, cached error: connect failed/);
+});
+
+tests.run();
