@@ -2,6 +2,7 @@
 // what none has. A failure lists each offender as path:line. The rules themselves are in services/README.md.
 // It reads text line by line and does not parse: code that hides from it would be its own offence.
 
+import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, posix, resolve } from "node:path";
 import { assert, suite } from "./support/harness.ts";
@@ -19,7 +20,6 @@ const TOP_LEVEL_FILES = [
   "tsconfig.json",
 ];
 const TOP_LEVEL_FOLDERS = [".ci", "deploy", "services", "shared", "test"];
-const NOT_OURS = [".git", ".pgweir", "node_modules"];
 
 interface Source {
   readonly path: string;
@@ -325,15 +325,23 @@ rule(
 
 // The top of the tree
 
+/** What git tracks at the top of the tree; in a checkout without git, everything that is not hidden. */
+function topLevel(): string[] {
+  try {
+    const options = { cwd: root, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] } as const;
+    const tracked = execFileSync("git", ["ls-files"], options).trim().split("\n");
+    return [...new Set(tracked.map((path) => path.split("/")[0]!))];
+  } catch {
+    return readdirSync(root).filter((name) => name !== "node_modules" && !/^\.|\.log$/.test(name));
+  }
+}
+
 rule(
   "only the known files and folders are at the top of the tree",
   () =>
-    readdirSync(root, { withFileTypes: true })
-      .filter((entry) => !NOT_OURS.includes(entry.name) && !entry.name.endsWith(".log"))
-      .filter((entry) =>
-        !(entry.isDirectory() ? TOP_LEVEL_FOLDERS : TOP_LEVEL_FILES).includes(entry.name)
-      )
-      .map((entry) => entry.name),
+    topLevel().filter((name) =>
+      !TOP_LEVEL_FILES.includes(name) && !TOP_LEVEL_FOLDERS.includes(name)
+    ),
 );
 
 tests.run();
