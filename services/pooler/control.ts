@@ -2,7 +2,7 @@
 // of other workers), speaks for it on the bus, and handles signals. Losing the bus costs cancels
 // between workers and presence, never traffic.
 
-import { createHash, randomBytes } from "node:crypto";
+import { createHash } from "node:crypto";
 import { lookup } from "node:dns/promises";
 import { hostname } from "node:os";
 import process from "node:process";
@@ -81,6 +81,9 @@ export class Control {
     process.on("SIGTERM", drain);
     process.on("SIGINT", drain);
     process.on("SIGQUIT", () => this.#stopNow());
+    process.on("SIGHUP", () => {
+      this.#logger.warning("got SIGHUP: this version reads its configuration at the start only");
+    });
     const { supervisorPid } = this.#seat;
     if (supervisorPid === 0) return;
     this.#timers.push(setInterval(() => {
@@ -114,18 +117,11 @@ export class Control {
         config: this.#config,
         seat: { index, count, workerId, incarnation: this.#incarnation },
         listen,
-        mockKey: this.#mockKey(),
+        mockKey: createHash("sha256").update(this.#seat.fleetSecret).digest(),
         gauges: this.#gauges,
         version: pgweirVersion,
       } satisfies ToPlane,
     );
-  }
-
-  /** The workers of a fleet share the token of their bus: their mock secrets are the same. */
-  #mockKey(): Uint8Array {
-    const token = this.#seat.bus?.token;
-    if (token === undefined || token === "") return new Uint8Array(randomBytes(32));
-    return new Uint8Array(createHash("sha256").update(`mock secret ${token}`).digest());
   }
 
   #tell(message: ToPlane): void {
@@ -203,8 +199,10 @@ export class Control {
     const { bus, mesh, workerId } = this.#seat;
     if (bus === null) return;
     const joined = await connectBus({
-      servers: [bus.url],
-      token: bus.token,
+      servers: bus.servers,
+      token: bus.token ?? undefined,
+      // A host starts, and serves, without its bus.
+      background: true,
       name: `worker-${workerId}`,
       mesh,
       logger: this.#logger,

@@ -1,7 +1,7 @@
 // A worker's seat in a fleet, as the supervisor gives it in the environment variable PGWEIR_FLEET.
 // Pure. Without one the worker is alone: one of one, no bus.
 
-import { randomInt } from "node:crypto";
+import { randomBytes, randomInt } from "node:crypto";
 import { isMeshName, isWorkerId } from "../../shared/bus/mod.ts";
 
 export interface FleetSeat {
@@ -9,15 +9,26 @@ export interface FleetSeat {
   readonly count: number;
   readonly workerId: number;
   readonly mesh: string;
-  /** null = no bus. */
-  readonly bus: { readonly url: string; readonly token: string } | null;
+  /** null = no bus. Without a token the login is in the addresses. */
+  readonly bus: { readonly servers: readonly string[]; readonly token: string | null } | null;
+  /** Known to all workers of the fleet and to nobody else. */
+  readonly fleetSecret: string;
   /** The worker ends when this process is gone; 0 = nobody to watch. */
   readonly supervisorPid: number;
 }
 
 export function loneSeat(): FleetSeat {
   const workerId = randomInt(1, 0x8000);
-  return { index: 0, count: 1, workerId, mesh: "default", bus: null, supervisorPid: 0 };
+  const fleetSecret = randomBytes(32).toString("base64url");
+  return {
+    index: 0,
+    count: 1,
+    workerId,
+    mesh: "default",
+    bus: null,
+    fleetSecret,
+    supervisorPid: 0,
+  };
 }
 
 /** Reads the variable's JSON; a string says what is wrong with it. */
@@ -28,7 +39,7 @@ export function parseSeat(text: string): FleetSeat | string {
   } catch {
     return "read PGWEIR_FLEET: not JSON";
   }
-  const { index, count, workerId, mesh, busUrl, busToken, supervisorPid } = value;
+  const { index, count, workerId, mesh, busUrl, busToken, fleetSecret, supervisorPid } = value;
   const isWhole = (number: unknown): number is number =>
     Number.isInteger(number) && (number as number) >= 0;
   if (!isWhole(count) || count < 1 || !isWhole(index) || index >= count) {
@@ -39,13 +50,10 @@ export function parseSeat(text: string): FleetSeat | string {
   if (typeof busUrl !== "string" || typeof busToken !== "string") {
     return "read PGWEIR_FLEET: busUrl and busToken, wanted texts";
   }
-  const bus = { url: busUrl, token: busToken };
-  return {
-    index,
-    count,
-    workerId,
-    mesh,
-    bus,
-    supervisorPid: isWhole(supervisorPid) ? supervisorPid : 0,
-  };
+  if (typeof fleetSecret !== "string" || fleetSecret === "") {
+    return "read PGWEIR_FLEET: fleetSecret, wanted a text";
+  }
+  const bus = { servers: busUrl.split(","), token: busToken === "" ? null : busToken };
+  const pid = isWhole(supervisorPid) ? supervisorPid : 0;
+  return { index, count, workerId, mesh, bus, fleetSecret, supervisorPid: pid };
 }

@@ -8,7 +8,7 @@ import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
-import { type Bus, BusError, connectBus, EmbeddedBus } from "../../shared/bus/mod.ts";
+import { type Bus, BusError, connectBus, EmbeddedBus, meshSubjects } from "../../shared/bus/mod.ts";
 import { type Config, loadConfig, problemText } from "../../shared/config/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
@@ -67,6 +67,7 @@ export class Up {
   #logger: Logger = createLogger({ component: "supervisor", level: "info", format: "text" });
   #postgres: LocalPostgres | null = null;
   #embeddedBus: EmbeddedBus | null = null;
+  readonly #workerTokens: string[] = [];
   #bus: Bus | null = null;
   #fleet: Fleet | null = null;
   /** Resolves when the fleet has ended; null until it was asked to. */
@@ -128,8 +129,8 @@ export class Up {
     const config = file === null ? await this.#generateConfig() : await this.#readConfig(file);
     const workers = workerCount(this.#command, config, availableParallelism());
     const runtime = this.#command.runtime ?? config.settings.runtime;
-    const { url, token } = await this.#startBus(config);
-    await this.#startFleet(config, { workers, runtime, busUrl: url, busToken: token });
+    const busUrl = await this.#startBus(config);
+    await this.#startFleet(config, { workers, runtime, busUrl });
     const isDemo = file === null && this.#command.upstream === null;
     const running = this.#workerRuntime || runtime;
     return readyText(bannerOf(config, workers, running, isDemo ? demo : null));
@@ -203,11 +204,12 @@ export class Up {
     return config;
   }
 
-  async #startBus(config: Config): Promise<{ url: string; token: string }> {
+  /** Returns the servers' addresses, as a list with commas. */
+  async #startBus(config: Config): Promise<string> {
     const { mesh, busUrl } = config.settings;
     const logger = this.#logger;
     const isEmbedded = busUrl.length === 0;
-    const token = isEmbedded ? randomBytes(32).toString("base64url") : "";
+    const token = newToken();
     let servers = busUrl;
     try {
       if (isEmbedded) {
@@ -228,16 +230,32 @@ export class Up {
       throw error;
     }
     this.#stopped.signal.throwIfAborted();
-    return { url: servers.join(","), token };
+    return servers.join(",");
+  }
+
+  /**
+   * A token for the worker in a seat, with no more rights on the embedded bus than a worker needs; the
+   * one of its predecessor is void. With nats-servers the login is in their addresses: an empty token.
+   */
+  #workerToken(mesh: string, index: number, workerId: number): string {
+    const bus = this.#embeddedBus;
+    if (bus === null) return "";
+    const previous = this.#workerTokens[index];
+    if (previous !== undefined) bus.forget(previous);
+    const token = newToken();
+    this.#workerTokens[index] = token;
+    bus.allow(token, meshSubjects(mesh).workerRights(workerId, `worker-${workerId}`));
+    return token;
   }
 
   async #startFleet(
     config: Config,
-    plan: { workers: number; runtime: Runtime; busUrl: string; busToken: string },
+    plan: { workers: number; runtime: Runtime; busUrl: string },
   ): Promise<void> {
     const { drainTimeoutMs, mesh } = config.settings;
     const { times } = this.#context;
     const bus = this.#bus!;
+    const fleetSecret = newToken();
     const fleet = new Fleet({
       count: plan.workers,
       command: this.#workerCommand(plan.runtime, config.path),
@@ -247,7 +265,8 @@ export class Up {
           count: plan.workers,
           workerId,
           busUrl: plan.busUrl,
-          busToken: plan.busToken,
+          busToken: this.#workerToken(mesh, index, workerId),
+          fleetSecret,
           mesh,
           supervisorPid: process.pid,
         }),
@@ -307,4 +326,8 @@ function writeWhole(path: string, text: string): void {
   } catch (error) {
     throw fileFailure("write", path, error);
   }
+}
+
+function newToken(): string {
+  return randomBytes(32).toString("base64url");
 }

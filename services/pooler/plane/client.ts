@@ -94,6 +94,8 @@ export class ClientSession implements StreamOwner {
   /** Terminate was read while a request is still running. */
   #leaving = false;
   #congested = false;
+  /** Its input waits until it is known which prepared statements a query has left. */
+  #held = false;
   #address: SocketAddress | null = null;
 
   constructor(plane: Plane, fd: number, unixSocket: boolean) {
@@ -112,7 +114,7 @@ export class ClientSession implements StreamOwner {
 
   /** Whether no message to the server is half-sent. */
   get sentWhole(): boolean {
-    return this.#gather === null && (this.#bodyLeft === 0 || this.#bodyDrop);
+    return this.#gather === null && !this.#held && (this.#bodyLeft === 0 || this.#bodyDrop);
   }
 
   /** Bytes of input that are kept here. */
@@ -180,7 +182,7 @@ export class ClientSession implements StreamOwner {
 
   /** The server took what was pending for it: the client is read again. */
   onServerDrained(): void {
-    if (!this.queued && !this.awaitsSync && !this.#congested && !this.#leaving) {
+    if (!this.queued && !this.awaitsSync && !this.#congested && !this.#leaving && !this.#held) {
       this.stream.resume();
     }
   }
@@ -188,6 +190,11 @@ export class ClientSession implements StreamOwner {
   /** Few or no requests are outstanding any more. */
   onRequestsAnswered(outstanding: number): void {
     if (this.#leaving && outstanding === 0) this.close("client close request");
+    if (this.#held && (outstanding === 0 || this.server?.copyIn)) {
+      this.#held = false;
+      this.resumeLinked();
+      return;
+    }
     if (!this.#congested) return;
     this.#congested = false;
     if (this.server === null || this.server.stream.pending === 0) this.onServerDrained();
@@ -366,6 +373,9 @@ export class ClientSession implements StreamOwner {
             case Frontend.query:
               requests.push(Request.query);
               server.unnamedOwner = null;
+              if (server.prepared.size > 0 && mentionsDiscard(bytes, at + 5, end)) {
+                server.mayDiscard = true;
+              }
               break;
             case Frontend.sync:
               if (!server.copyIn) requests.push(Request.sync);
@@ -383,6 +393,9 @@ export class ClientSession implements StreamOwner {
                 if (next <= end) return this.#refuse(refusals.brokenBind, run, at);
                 if (end - at < TAIL_MAX) return this.#wait(server, run, at, end);
                 return this.#refuse(refusals.brokenBind, run, at);
+              }
+              if (server.mayDiscard && nameEnd > portalEnd + 1 && !server.copyIn) {
+                return this.#hold(server, run, at, end);
               }
               server.synced = false;
               (this.pool as Pool).counters[Counter.binds]!++;
@@ -420,6 +433,7 @@ export class ClientSession implements StreamOwner {
                 requests.push(Request.parse);
                 break;
               }
+              if (server.mayDiscard && !server.copyIn) return this.#hold(server, run, at, end);
               if (next > end) {
                 if (length < TAIL_MAX) return this.#wait(server, run, at, end);
                 if (length > parseMax) return this.#refuse(refusals.statementTooLarge, run, at);
@@ -443,6 +457,9 @@ export class ClientSession implements StreamOwner {
                   ? refusals.brokenClose
                   : refusals.brokenDescribe;
                 return this.#refuse(broken, run, at);
+              }
+              if (server.mayDiscard && bytes[at + 5] === 0x53 && !server.copyIn) {
+                return this.#hold(server, run, at, end);
               }
               server.synced = false;
               if (bytes[at + 5] === 0x53) {
@@ -506,6 +523,17 @@ export class ClientSession implements StreamOwner {
       this.stream.pause(false);
     }
     if (server.releasable) server.release();
+  }
+
+  /**
+   * Sends what was relayed and keeps the rest, which names prepared statements, until the requests
+   * before it are answered: one of them may drop statements, here or on the server.
+   */
+  #hold(server: ServerConnection, run: number, at: number, end: number): void {
+    this.#input = this.plane.arena.bytes.slice(at, end);
+    this.#held = true;
+    this.#wait(server, run, at, at);
+    if (this.#held && !this.closed) this.stream.pause(true);
   }
 
   /** What needs no server, since no transaction is open. */
@@ -790,6 +818,20 @@ function zeroAt(bytes: Uint8Array, from: number, to: number): number {
   let at = from;
   while (at < to && bytes[at] !== 0) at++;
   return at < to ? at : to;
+}
+
+/** Whether a query's text has a word that begins like DEALLOCATE or DISCARD. */
+function mentionsDiscard(bytes: Uint8Array, from: number, end: number): boolean {
+  const last = Math.min(from + readInt32(bytes, from - 4) - 4, end) - 4;
+  for (let at = from; at <= last; at++) {
+    if (((bytes[at] as number) | 0x20) !== 0x64) continue;
+    const second = (bytes[at + 1] as number) | 0x20;
+    const third = (bytes[at + 2] as number) | 0x20;
+    const fourth = (bytes[at + 3] as number) | 0x20;
+    if (second === 0x65 && third === 0x61 && fourth === 0x6c) return true;
+    if (second === 0x69 && third === 0x73 && fourth === 0x63) return true;
+  }
+  return false;
 }
 
 function hasOwnPrefix(bytes: Uint8Array, from: number, to: number): boolean {

@@ -91,6 +91,8 @@ export class ServerConnection implements StreamOwner {
   skipping = false;
   /** The server reads copy data. */
   copyIn = false;
+  /** A query that is not answered yet may drop the prepared statements. */
+  mayDiscard = false;
 
   /** Current values of the tracked parameters, and those of the login. */
   values: (string | null)[];
@@ -451,8 +453,11 @@ export class ServerConnection implements StreamOwner {
       // Not read again until the client has taken what there is.
       this.stream.pause(false);
     }
-    if (ownEnded) this.#ownQueryEnded(client);
-    else if (this.releasable) this.release();
+    if (ownEnded) {
+      this.#ownQueryEnded(client);
+      if (this.client !== client) return;
+    }
+    if (this.releasable) this.release();
     else if (this.requests.count < resumeBelow) client.onRequestsAnswered(this.requests.count);
   }
 
@@ -520,7 +525,10 @@ export class ServerConnection implements StreamOwner {
       return false;
     }
     this.copyIn = false;
-    if (requests.count === 0) this.synced = true;
+    if (requests.count === 0) {
+      this.synced = true;
+      this.mayDiscard = false;
+    }
     counters[Counter.queries]!++;
     counters[Counter.queryTime]! += now - this.requestAt;
     this.requestAt = now;
@@ -614,8 +622,24 @@ export class ServerConnection implements StreamOwner {
     if (!startsWith(bytes, at, end, deallocateAll) && !startsWith(bytes, at, end, discardAll)) {
       return;
     }
+    // What the client has sent behind it is noted already, and the server has yet to do it.
+    const pending = this.#journal.slice(this.#journalAt);
+    const table = this.pool.statements;
+    for (const { added, nameAdded } of pending) {
+      if (added !== null) table.retain(added);
+      if (nameAdded !== null) table.retain(nameAdded.statement);
+    }
     this.prepared.clear();
-    this.client?.names?.clear();
+    const names = this.client?.names ?? null;
+    names?.clear();
+    for (const { added, removed, nameAdded, nameRemoved } of pending) {
+      if (removed !== null) this.prepared.remove(removed);
+      if (added !== null) this.prepared.add(added);
+      if (nameRemoved !== null) names?.remove(nameRemoved);
+      if (nameAdded !== null) names?.put(nameAdded);
+      if (added !== null) table.release(added);
+      if (nameAdded !== null) table.release(nameAdded.statement);
+    }
   }
 
   /** The key that cancels what this server runs; the last one counts. False if it is damaged. */
@@ -648,7 +672,6 @@ export class ServerConnection implements StreamOwner {
     if (failure === null) {
       this.syncedFor = client.onParametersSet(this.values);
       if (client.awaitsSync) client.resumeLinked();
-      else if (this.releasable) this.release();
       return;
     }
     this.#ownFailure = null;

@@ -36,6 +36,7 @@ export class Fleet {
       workerId: id,
       busUrl: this.broker.url,
       busToken: this.broker.token,
+      fleetSecret: "shared by the workers of this test",
       mesh: "default",
       supervisorPid: 0,
     };
