@@ -192,6 +192,7 @@ export class ClientSession implements StreamOwner {
     if (this.#leaving && outstanding === 0) this.close("client close request");
     if (this.#held && (outstanding === 0 || this.server?.copyIn)) {
       this.#held = false;
+      this.#congested = false;
       this.resumeLinked();
       return;
     }
