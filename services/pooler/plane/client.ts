@@ -94,6 +94,8 @@ export class ClientSession implements StreamOwner {
   /** Terminate was read while a request is still running. */
   #leaving = false;
   #congested = false;
+  /** Others wait for a server: it is read again when all it has sent is answered. */
+  #yields = false;
   /** Its input waits until it is known which prepared statements a query has left. */
   #held = false;
   #address: SocketAddress | null = null;
@@ -182,9 +184,8 @@ export class ClientSession implements StreamOwner {
 
   /** The server took what was pending for it: the client is read again. */
   onServerDrained(): void {
-    if (!this.queued && !this.awaitsSync && !this.#congested && !this.#leaving && !this.#held) {
-      this.stream.resume();
-    }
+    if (this.queued || this.awaitsSync || this.#congested || this.#leaving) return;
+    if (!this.#held && !this.#yields) this.stream.resume();
   }
 
   /** Few or no requests are outstanding any more. */
@@ -196,7 +197,10 @@ export class ClientSession implements StreamOwner {
       this.resumeLinked();
       return;
     }
-    if (!this.#congested) return;
+    if (this.#yields) {
+      if (outstanding > 0 && !this.server?.copyIn) return;
+      this.#yields = false;
+    } else if (!this.#congested) return;
     this.#congested = false;
     if (this.server === null || this.server.stream.pending === 0) this.onServerDrained();
   }
@@ -309,6 +313,7 @@ export class ClientSession implements StreamOwner {
       return;
     }
     this.#congested = false;
+    this.#yields = false;
     this.stream.resume();
   }
 
@@ -522,6 +527,12 @@ export class ClientSession implements StreamOwner {
     if (count > requestsMax) {
       this.#congested = true;
       this.stream.pause(false);
+    } else if (
+      // A client that always has a request outstanding would never be parted from its server.
+      count > 0 && (this.pool as Pool).waiting > 0 && server.requests.endsCycle && this.sentWhole
+    ) {
+      this.#yields = true;
+      this.stream.pause(true);
     }
     if (server.releasable) server.release();
   }
