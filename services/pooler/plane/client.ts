@@ -605,11 +605,14 @@ export class ClientSession implements StreamOwner {
   #makeRoom(server: ServerConnection): void {
     if (server.prepared.size < this.plane.settings.maxPreparedStatements) return;
     const victim = server.prepared.leastRecentlyUsed();
-    if (victim === null) return;
-    this.plane.outlet.put(victim.close);
+    if (victim !== null) this.#evict(server, victim);
+  }
+
+  #evict(server: ServerConnection, statement: Statement): void {
+    this.plane.outlet.put(statement.close);
     server.requests.push(Request.ownClose);
-    server.record(null, victim, null, null);
-    server.prepared.remove(victim);
+    server.record(null, statement, null, null);
+    server.prepared.remove(statement);
   }
 
   /** A whole Parse with a name. False if the client was refused. */
@@ -633,9 +636,13 @@ export class ClientSession implements StreamOwner {
     const statement = pool.statements.intern(bytes, nameEnd + 1, next);
     const entry = this.names.add(bytes, nameFrom, nameEnd, statement);
     if (server.prepared.use(statement)) {
-      server.requests.push(Request.parseHere);
-      server.record(null, null, entry, null);
-      return true;
+      if (!server.failedTransaction) {
+        server.requests.push(Request.parseHere);
+        server.record(null, null, entry, null);
+        return true;
+      }
+      // A failed transaction takes no Parse, but for one of its end: that is the server's to judge.
+      this.#evict(server, statement);
     }
     this.#makeRoom(server);
     this.plane.outlet.put(statement.parse);

@@ -62,10 +62,12 @@ interface JournalEntry {
 const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
 const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 const statusIdle = 0x49;
+const statusFailed = 0x45;
 /** A client that was stopped for its many outstanding requests is read again below this. */
 const resumeBelow = 1024;
 const deallocateAll = bytesOf("DEALLOCATE ALL\0");
 const discardAll = bytesOf("DISCARD ALL\0");
+const outdatedPlan = bytesOf("\0RRevalidateCachedQuery\0");
 
 function bytesOf(text: string): Uint8Array {
   return new TextEncoder().encode(text);
@@ -258,6 +260,10 @@ export class ServerConnection implements StreamOwner {
     return this.#tail?.length ?? 0;
   }
 
+  get failedTransaction(): boolean {
+    return this.status === statusFailed;
+  }
+
   /** Whether it may go to another client. */
   get releasable(): boolean {
     return this.synced && this.status === statusIdle && this.requests.count === 0 &&
@@ -390,6 +396,7 @@ export class ServerConnection implements StreamOwner {
           if (parsed !== null && (parsed.severity === "FATAL" || parsed.severity === "PANIC")) {
             this.#lastWords = parsed;
           }
+          if (parsed !== null && parsed.code === "0A000") this.#onUnsupported(bytes, at + 5, next);
           if (own) this.#ownFailure = parsed;
           else {
             const replacement = this.#failedRequest();
@@ -649,6 +656,17 @@ export class ServerConnection implements StreamOwner {
     this.processId = key.processId;
     this.secret = key.secret;
     return true;
+  }
+
+  /**
+   * A statement's table has changed so that its result would: what is prepared from now on is not
+   * taken for what is on the servers already, or everybody would be given the outdated statement.
+   */
+  #onUnsupported(bytes: Uint8Array, from: number, end: number): void {
+    for (let at = from; at < end; at++) {
+      // Field R, the routine: the message itself may be translated.
+      if (startsWith(bytes, at, end, outdatedPlan)) return this.pool.statements.renew();
+    }
   }
 
   // --- parameters

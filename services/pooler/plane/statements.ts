@@ -57,6 +57,11 @@ export class StatementTable {
     return statement;
   }
 
+  /** Whatever is prepared from now on is a new statement, also where the text is known. */
+  renew(): void {
+    this.#byKey.clear();
+  }
+
   retain(statement: Statement): void {
     statement.references++;
   }
