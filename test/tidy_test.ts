@@ -328,8 +328,11 @@ rule(
 /** What git tracks at the top of the tree; in a checkout without git, everything that is not hidden. */
 function topLevel(): string[] {
   try {
-    const options = { cwd: root, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] } as const;
-    const tracked = execFileSync("git", ["ls-files"], options).trim().split("\n");
+    const listed = execFileSync("git", ["ls-files"], {
+      cwd: root,
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    const tracked = listed.toString().trim().split("\n");
     return [...new Set(tracked.map((path) => path.split("/")[0]!))];
   } catch {
     return readdirSync(root).filter((name) => name !== "node_modules" && !/^\.|\.log$/.test(name));
