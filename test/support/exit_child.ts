@@ -5,7 +5,9 @@ import { ManagedProcess } from "./managed_process.ts";
 import { tempDir } from "./temp.ts";
 
 const dir = tempDir();
-const server = await ManagedProcess.launch({ command: ["sh", "-c", "trap '' TERM; exec sleep 600"] });
+const server = await ManagedProcess.launch({
+  command: ["sh", "-c", "trap '' TERM; exec sleep 600"],
+});
 console.log(`${server.pid} ${dir}`);
 
 switch (process.argv[2]) {
