@@ -96,6 +96,8 @@ export class ClientSession implements StreamOwner {
   #congested = false;
   /** Others wait for a server: it is read again when all it has sent is answered. */
   #yields = false;
+  /** The server that has its latest unnamed statement; another may have an older one. */
+  #unnamedOn: ServerConnection | null = null;
   /** Its input waits until it is known which prepared statements a query has left. */
   #held = false;
   #address: SocketAddress | null = null;
@@ -379,6 +381,7 @@ export class ClientSession implements StreamOwner {
             case Frontend.query:
               requests.push(Request.query);
               server.unnamedOwner = null;
+              this.#unnamedOn = null;
               if (server.prepared.size > 0 && mentionsDiscard(bytes, at + 5, end)) {
                 server.mayDiscard = true;
               }
@@ -434,6 +437,7 @@ export class ClientSession implements StreamOwner {
               if (next > end && end - at < 6) return this.#wait(server, run, at, end);
               if (bytes[at + 5] === 0 || !plane.tracksStatements) {
                 server.unnamedOwner = this;
+                this.#unnamedOn = server;
                 server.synced = false;
                 (this.pool as Pool).counters[Counter.clientParses]!++;
                 requests.push(Request.parse);
@@ -579,7 +583,10 @@ export class ClientSession implements StreamOwner {
     from: number,
     to: number,
   ): Refusal | null {
-    if (from === to) return server.unnamedOwner === this ? null : refusals.unnamedGone;
+    if (from === to) {
+      const own = server.unnamedOwner === this && this.#unnamedOn === server;
+      return own ? null : refusals.unnamedGone;
+    }
     if (!hasOwnPrefix(bytes, from, to) || this.names?.get(bytes, from, to)) return null;
     const name = decoder.decode(bytes.slice(from, to));
     return { code: "26000", message: `prepared statement "${name}" does not exist` };
@@ -609,7 +616,7 @@ export class ClientSession implements StreamOwner {
   }
 
   #evict(server: ServerConnection, statement: Statement): void {
-    this.plane.outlet.put(statement.close);
+    this.plane.outlet.put(statement.closeMessage());
     server.requests.push(Request.ownClose);
     server.record(null, statement, null, null);
     server.prepared.remove(statement);

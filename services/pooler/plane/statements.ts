@@ -3,37 +3,39 @@
 // Pure bookkeeping over bytes: who sends and answers the messages is in relay code.
 // Invariant: a statement lives in the pool's table while a client name or a server refers to it.
 
-import { concatBytes, Frontend } from "../../../shared/wire/mod.ts";
+import { Frontend, message, writeInt32 } from "../../../shared/wire/mod.ts";
 
 const encoder = new TextEncoder();
 
-/** A statement shared by every client and server of a pool. */
+/** A statement shared by every client and server of a pool. One buffer each: there may be many. */
 export class Statement {
   readonly key: string;
-  /** Server-side name with its terminating zero. */
-  readonly name: Uint8Array;
   /** The complete Parse message under the server-side name. */
   readonly parse: Uint8Array;
-  /** The complete Close message. */
-  readonly close: Uint8Array;
+  /** Server-side name with its terminating zero; a view into `parse`. */
+  readonly name: Uint8Array;
   references = 0;
 
-  constructor(key: string, id: number, body: Uint8Array) {
+  /** The Parse body after the name (text, zero, types) is `bytes[from, to)`; it is copied. */
+  constructor(key: string, id: number, bytes: Uint8Array, from: number, to: number) {
+    const name = encoder.encode(`PGWEIR_${id}\0`);
+    const bodyAt = 5 + name.length;
     this.key = key;
-    this.name = encoder.encode(`PGWEIR_${id}\0`);
-    this.parse = frame(Frontend.parse, concatBytes(this.name, body));
-    this.close = frame(Frontend.close, concatBytes(Uint8Array.of(0x53), this.name));
+    this.parse = new Uint8Array(bodyAt + to - from);
+    this.parse[0] = Frontend.parse;
+    writeInt32(this.parse, 1, this.parse.length - 1);
+    this.parse.set(name, 5);
+    this.parse.set(bytes.subarray(from, to), bodyAt);
+    this.name = this.parse.subarray(5, bodyAt);
+  }
+
+  /** The complete Close message, made anew: evictions are rare. */
+  closeMessage(): Uint8Array {
+    return message(Frontend.close, statementKind, this.name);
   }
 }
 
-function frame(type: number, body: Uint8Array): Uint8Array {
-  const message = new Uint8Array(5 + body.length);
-  message[0] = type;
-  new DataView(message.buffer).setInt32(1, 4 + body.length);
-  message.set(body, 5);
-  return message;
-}
-
+const statementKind = Uint8Array.of(0x53);
 const latin1 = new TextDecoder("latin1");
 
 /** The statements of one pool, by query text and parameter types. */
@@ -47,11 +49,10 @@ export class StatementTable {
 
   /** The statement whose Parse body after the name (text, zero, types) is `bytes[from, to)`. */
   intern(bytes: Uint8Array, from: number, to: number): Statement {
-    const body = bytes.slice(from, to);
-    const key = latin1.decode(body);
+    const key = latin1.decode(bytes.subarray(from, to));
     let statement = this.#byKey.get(key);
     if (statement === undefined) {
-      statement = new Statement(key, this.#nextId++, body);
+      statement = new Statement(key, this.#nextId++, bytes, from, to);
       this.#byKey.set(key, statement);
     }
     return statement;

@@ -31,7 +31,16 @@ import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
 import { residentBytes } from "../../support/processes.ts";
 import { RawClient } from "../../support/raw_client.ts";
-import { inParallel, login, startPair, startPooler, Twin, upTo } from "./support.ts";
+import {
+  closeAll,
+  inParallel,
+  login,
+  open,
+  startPair,
+  startPooler,
+  Twin,
+  upTo,
+} from "./support.ts";
 
 needs("postgresql");
 
@@ -42,6 +51,8 @@ let pooler: Pgweir;
 test.before(async () => {
   ({ postgres, pooler } = await startPair({ settings: { default_pool_size: 4 } }));
 });
+
+test.after.each(closeAll);
 
 test.after(async () => {
   await pooler.stop();
@@ -93,7 +104,7 @@ test("a batch of messages may arrive in any two pieces", async () => {
   // A header cut after its first byte, or a body cut before its last, made poolers read a length
   // from bytes of the message before, or forward half a message to one server and half to another.
   await inParallel(upTo(batch.length - 1), 8, async (cut) => {
-    const client = await RawClient.login(pooler, login);
+    const client = await open(pooler);
     await client.sendCut(batch, [cut], 3);
     assert.is(await client.replies(2, { values: true }), batchReplies, `cut at ${cut}`);
     await client.end();
@@ -103,7 +114,7 @@ test("a batch of messages may arrive in any two pieces", async () => {
 test("a batch of messages may arrive byte by byte, on many connections at once", async () => {
   // The same, with every cut at once and the servers changing hands between the pieces.
   await inParallel(upTo(12), 6, async () => {
-    const client = await RawClient.login(pooler, login);
+    const client = await open(pooler);
     await client.sendByteByByte(batch);
     assert.is(await client.replies(2, { values: true }), batchReplies);
     await client.end();
@@ -121,7 +132,7 @@ test("a cancel request and an SSL request may arrive in any two pieces", async (
     await client.end();
   });
   await inParallel(upTo(15), 4, async (cut) => {
-    const client = await RawClient.login(pooler, login);
+    const client = await open(pooler);
     const sql = `SELECT pg_sleep(60), ${cut}`;
     client.send(f.Q(sql));
     await until(
@@ -221,10 +232,10 @@ test("a Bind of any size gives the answer PostgreSQL gives", async () => {
 
 test("a statement that is too large is refused, and so is a name that is", async () => {
   // What cannot be kept must end in a clear error: poolers waited for room that never came.
-  const big = await RawClient.login(pooler, login);
+  const big = await open(pooler);
   big.send(f.P("big", `SELECT '${"x".repeat(64 << 20)}'`), f.S());
   assert.is(await big.repliesUntilClosed({ timeoutMs: 30_000 }), "E(54000) closed");
-  const unnamed = await RawClient.login(pooler, login);
+  const unnamed = await open(pooler);
   unnamed.send(f.P("", `SELECT length('${"x".repeat(64 << 20)}')`), f.B(), f.E(), f.S());
   assert.is(
     await unnamed.replies(1, { values: true, timeoutMs: 60_000 }),
@@ -232,7 +243,7 @@ test("a statement that is too large is refused, and so is a name that is", async
   );
   await unnamed.end();
   const name = "n".repeat(70_000);
-  const named = await RawClient.login(pooler, login);
+  const named = await open(pooler);
   named.send(f.P(name, "SELECT 1"), f.S());
   assert.is(await named.replies(), "1 Z(I)");
   named.send(f.B("", name), f.E(), f.S());
@@ -264,7 +275,7 @@ test("a server's login and answers may arrive in any two pieces", async () => {
     },
   });
   const front = await startPooler(fake, { settings: { default_pool_size: 1 } });
-  const client = await RawClient.login(front, login);
+  const client = await open(front);
   const loginLength = fake.sessions[0]!.loginBytes().length;
   for (; cut < loginLength; cut++) {
     client.send(f.Q("row"), f.Q("failure"), f.Q("row"));
@@ -287,7 +298,7 @@ test("a server's login and answers may arrive in any two pieces", async () => {
 test("a client's length word that cannot be true ends its connection and nobody else's", async () => {
   // A negative length widened to an unsigned one made poolers reserve gigabytes or crash; a length
   // below 4 made them read the same byte for ever.
-  const bystander = await RawClient.login(pooler, login);
+  const bystander = await open(pooler);
   await bystander.query("SELECT 1");
   const before = residentBytes(pooler.pid);
   const junk = new Uint8Array(64).fill(0x41);
@@ -298,7 +309,7 @@ test("a client's length word that cannot be true ends its connection and nobody 
   frames.push(badFrame("S", 20_000, new Uint8Array(19_996)), badFrame("z", 8, junk));
   await inParallel(frames, 8, async (frame) => {
     for (const where of ["idle", "in a transaction"]) {
-      const client = await RawClient.login(pooler, login);
+      const client = await open(pooler);
       if (where !== "idle") await client.query("BEGIN");
       client.send(frame);
       const replies = await client.repliesUntilClosed();
@@ -306,7 +317,7 @@ test("a client's length word that cannot be true ends its connection and nobody 
     }
   });
   await inParallel(upTo(200), 20, async () => {
-    const client = await RawClient.login(pooler, login);
+    const client = await open(pooler);
     client.send(badFrame("Q", 0x40000000, junk));
     await client.closed;
   });
@@ -338,7 +349,7 @@ test("an initial packet's length word that cannot be true ends the connection", 
     client.send(head, rest.subarray(0, 100));
     clients.push(client);
   }
-  await (await RawClient.login(pooler, login)).end();
+  await (await open(pooler)).end();
   for (const client of clients) client.close();
   const grown = residentBytes(pooler.pid) - before;
   assert.ok(grown < 32 << 20, `the pooler grew by ${grown} bytes`);
@@ -364,7 +375,7 @@ test("a server's length word that cannot be true ends its connection with an err
   });
   const front = await startPooler(fake, { settings: { default_pool_size: 1 } });
   for (; at < frames.length; at++) {
-    const client = await RawClient.login(front, login);
+    const client = await open(front);
     client.send(f.Q("good"));
     assert.is(await client.replies(), 'T D C"SELECT 1" Z(I)');
     const session = fake.open[0]!;

@@ -8,7 +8,7 @@ import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { standingChecks } from "../../support/standing_checks.ts";
-import { ask, login, startPair, Twin, upTo } from "./support.ts";
+import { ask, closeAll, login, open, startPair, Twin, upTo } from "./support.ts";
 
 needs("postgresql");
 
@@ -19,6 +19,8 @@ let pooler: Pgweir;
 test.before(async () => {
   ({ postgres, pooler } = await startPair());
 });
+
+test.after.each(closeAll);
 
 test.after(async () => {
   await pooler.stop();
@@ -38,7 +40,7 @@ class Neighbour {
   }
 
   static async start(): Promise<Neighbour> {
-    return new Neighbour(await RawClient.login(pooler, login));
+    return new Neighbour(await open(pooler));
   }
 
   async #run(): Promise<void> {
@@ -62,7 +64,7 @@ test("fifty queries in one write get fifty answers in order, and a neighbour onl
   // to nobody, or to the client that had the server by then.
   const checks = await standingChecks(pooler, postgres, login, { idleMs: 0 });
   const neighbour = await Neighbour.start();
-  const client = await RawClient.login(pooler, login);
+  const client = await open(pooler);
   for (let round = 0; round < 20; round++) {
     const numbers = upTo(50);
     const simple = await ask(client, numbers.map((i) => f.Q(`SELECT ${i}`)), 50);
@@ -124,10 +126,10 @@ test("a query behind an Execute that failed is skipped, and no ReadyForQuery is 
   // When the Execute fails the server skips the query; a proxy that had counted a ReadyForQuery for
   // it waited for ever and never read the client's Sync.
   for (const target of [postgres, pooler]) {
-    const client = await RawClient.login(target, login);
+    const client = await open(target);
     await client.query("BEGIN");
     await client.query("SAVEPOINT p");
-    const waiting = await RawClient.login(target, login);
+    const waiting = await open(target);
     const failing = "SELECT 1/(pg_backend_pid()-pg_backend_pid())";
     client.send(f.P("", failing), f.B(), f.E(), f.Q("RELEASE SAVEPOINT p"));
     assert.is(await client.repliesUntil("E"), "1 2 E(22012)");
@@ -178,14 +180,14 @@ test("a server stays while the next command is on its way, as Npgsql sends it", 
   // Npgsql puts DISCARD ALL in front of the first command after it opened a connection, and sends
   // the next Parse before it reads the ReadyForQuery of the command before: a pooler that freed the
   // server there split one command over two servers.
-  const client = await RawClient.login(pooler, login);
+  const client = await open(pooler);
   const parts = [f.P("", "SELECT $1::text"), f.B("", "", ["a"]), f.D(), f.E(), f.S()];
   assert.is(
     await ask(client, [f.Q("DISCARD ALL"), ...parts], 2),
     'C"DISCARD ALL" Z(I) 1 2 T D("a") C"SELECT 1" Z(I)',
   );
   for (const name of ["", "named"]) {
-    const other = await RawClient.login(pooler, login);
+    const other = await open(pooler);
     client.send(f.P("", "SELECT $1::text"), f.B("", "", ["a"]), f.E(), f.S());
     client.send(f.P(name, "SELECT $1::text"), f.D("S", name), f.H());
     assert.is(await client.repliesUntil("T"), '1 2 D C"SELECT 1" Z(I) 1 t(1) T');
@@ -203,8 +205,8 @@ test("DISCARD ALL in one write with named statements loses none of them", async 
   // The clean-up is answered after the pooler has already noted what the messages behind it prepare:
   // forgetting everything at that point forgot those too, and the server kept statements that the
   // pooler thought it did not have.
-  const other = await RawClient.login(pooler, login);
-  const client = await RawClient.login(pooler, login);
+  const other = await open(pooler);
+  const client = await open(pooler);
   const sql = "SELECT 'shared', $1::text";
   await ask(other, [f.P("o", sql), f.S()]);
   for (const clean of ["DISCARD ALL", "DEALLOCATE ALL", "discard all;", "/* c */ deallocate all"]) {

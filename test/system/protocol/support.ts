@@ -69,6 +69,20 @@ export async function ask(
   return transcript(messages) + (client.closeReason === null ? "" : " closed");
 }
 
+const opened: RawClient[] = [];
+
+/** A client that `closeAll` closes, so that one failed test does not hold the server of the next. */
+export async function open(target: Target, as: Login = login): Promise<RawClient> {
+  const client = await RawClient.login(target, as);
+  opened.push(client);
+  return client;
+}
+
+/** For `after.each`: drops what a failed test left open. */
+export function closeAll(): void {
+  for (const client of opened.splice(0)) client.close();
+}
+
 /** Two connections that are told the same: one through the pooler, one straight to PostgreSQL. */
 export class Twin {
   readonly pooled: RawClient;
@@ -80,7 +94,7 @@ export class Twin {
   }
 
   static async login(pooler: Target, postgres: Target, as: Login = login): Promise<Twin> {
-    return new Twin(await RawClient.login(pooler, as), await RawClient.login(postgres, as));
+    return new Twin(await open(pooler, as), await open(postgres, as));
   }
 
   /** Sends the same to both; asserts that both give the same messages, and gives them. */
