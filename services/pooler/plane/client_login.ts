@@ -174,8 +174,9 @@ export class ClientLogin {
       return;
     }
     if (!isConsole(packet.database)) {
-      if (plane.clientCount >= plane.maxClients) {
-        this.#refuse(refusals.tooManyClients);
+      const refusal = plane.clientLimit();
+      if (refusal !== null) {
+        this.#refuse(refusal);
         return;
       }
       plane.clientCount++;

@@ -28,17 +28,18 @@ import { ClientSession } from "./client.ts";
 import { statsLine } from "./console/mod.ts";
 import type { ControlLink } from "./control_link.ts";
 import { Credential } from "./credentials.ts";
+import { Descriptors } from "./descriptors.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool } from "./pool.ts";
-import { refusals } from "./refusals.ts";
+import { type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 import { StartupReader } from "./startup.ts";
 import { PoolStats } from "./stats.ts";
 
 const sweepMs = 100;
 const acceptsPerEvent = 64;
-/** Descriptors that clients never get: servers, cancels, the console, files. */
-const reservedDescriptors = 64;
+/** The listener tells so seldom that it rests. */
+const pauseLogMs = 10_000;
 /** A worker's cancel keys have 16 random bits. */
 const keysMax = 60_000;
 
@@ -77,7 +78,8 @@ export class Plane {
   readonly #listeners: Listener[] = [];
   readonly #credentials = new Map<string, Credential | null>();
   readonly #addresses = new Map<string, { addresses: readonly string[]; until: number }>();
-  readonly #descriptors: number;
+  readonly #descriptors: Descriptors;
+  #pauseLoggedAt = -Infinity;
   readonly #random = new Uint8Array(4096);
   #randomAt = this.#random.length;
   #soon = new Set<Pool>();
@@ -104,13 +106,15 @@ export class Plane {
     this.#gauges = start.gauges;
     this.startedAt = Date.now();
     this.#lastPeriodAt = reactor.now;
-    this.#descriptors = raiseFileLimit().soft - reservedDescriptors;
+    const files = raiseFileLimit().soft;
+    this.#descriptors = new Descriptors(files, this.share(this.settings.defaultPoolSize));
     this.maxClients = Math.max(1, Math.min(keysMax, this.share(this.settings.maxClientConn)));
-    if (this.#descriptors < this.maxClients) {
+    const { clientsMax } = this.#descriptors;
+    if (clientsMax < this.maxClients) {
       this.control.log(
         "warning",
-        `limit of open files leaves ${this.#descriptors} for clients and servers, ` +
-          `max_client_conn of this worker is ${this.maxClients}`,
+        `limit of open files is ${files}: it leaves room for ${clientsMax} clients of this worker, ` +
+          `not for the ${this.maxClients} of max_client_conn`,
       );
     }
   }
@@ -197,9 +201,21 @@ export class Plane {
 
   // --- clients
 
-  /** Descriptors are left for one more client. */
+  /** Descriptors are left for one more connection, to be heard at least. */
   get hasRoom(): boolean {
-    return this.clients.size + this.openServers < this.#descriptors;
+    return this.#descriptors.mayAccept(this.clients.size + this.openServers);
+  }
+
+  /** How many more servers the descriptors allow. */
+  get serverRoom(): number {
+    return this.#descriptors.serverRoom(this.clients.size + this.openServers);
+  }
+
+  /** Why one more client can't be let in, or null. */
+  clientLimit(): Refusal | null {
+    const { clientsMax } = this.#descriptors;
+    if (this.clientCount >= this.maxClients) return refusals.tooManyClients;
+    return this.clientCount >= clientsMax ? refusals.outOfDescriptors : null;
   }
 
   onAccepted(fd: number, unixSocket: boolean): void {
@@ -233,6 +249,7 @@ export class Plane {
 
   onClientClosed(client: ClientSession): void {
     this.clients.delete(client);
+    this.#descriptors.leaves(client.stream);
     this.loggingIn.delete(client);
     if (client.processId !== 0) this.keys.delete(client.processId);
     if (client.counted) this.clientCount--;
@@ -332,6 +349,7 @@ export class Plane {
       if (limit <= 0 || now - client.connectedAt < limit) break;
       client.fail(refusals.loginTimeout);
     }
+    this.#descriptors.sweep();
     for (const listener of this.#listeners) listener.resume();
     this.#gauges[Gauge.clients] = this.clients.size;
     this.#gauges[Gauge.servers] = this.openServers;
@@ -345,6 +363,13 @@ export class Plane {
   }
 
   // --- log
+
+  logPause(why: string): void {
+    const now = this.reactor.now;
+    if (now - this.#pauseLoggedAt < pauseLogMs) return;
+    this.#pauseLoggedAt = now;
+    this.control.log("warning", `accepting clients is paused: ${why}`);
+  }
 
   logClient(client: ClientSession, what: string): void {
     const { logConnections, logDisconnections } = this.settings;
@@ -409,7 +434,7 @@ class Listener implements EventSource {
   #pause(why: string): void {
     this.#listening = false;
     this.#plane.reactor.remove(this.#fd);
-    this.#plane.control.log("warning", `accepting clients is paused: ${why}`);
+    this.#plane.logPause(why);
   }
 
   close(): void {

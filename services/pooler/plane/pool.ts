@@ -181,6 +181,9 @@ export class Pool {
     if (this.#retryAt > now) return;
     let room = Math.min(this.waiting - this.#connecting, this.size - this.servers.size);
     if (this.#failure !== null) room = Math.min(room, 1 - this.#connecting);
+    if (room <= 0) return;
+    // A pool without any server gets one even of the last descriptors.
+    room = Math.min(room, Math.max(this.plane.serverRoom, this.servers.size === 0 ? 1 : 0));
     for (; room > 0 && this.#retryAt <= now; room--) this.#open();
   }
 

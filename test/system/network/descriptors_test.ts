@@ -1,0 +1,173 @@
+// A worker that runs short of file descriptors: it takes what the system gives, keeps some for servers, cancels and
+// the console, tells surplus clients so, and neither spins nor stays shut.
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { runtimeCommand } from "../../../shared/sys/mod.ts";
+import { assert, suite, until } from "../../support/harness.ts";
+import { iniText, userlistText } from "../../support/ini.ts";
+import { ManagedProcess } from "../../support/managed_process.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import { Pgweir } from "../../support/pgweir.ts";
+import { DEFAULT_USERS, defaultSettings } from "../../support/pooler.ts";
+import { startPostgres } from "../../support/postgres.ts";
+import { openFiles, threadCpuSeconds } from "../../support/processes.ts";
+import { RawClient, ServerError } from "../../support/raw_client.ts";
+import { freePort, tempDir } from "../../support/temp.ts";
+
+needs("postgresql");
+
+const postgres = await startPostgres();
+const cli = resolve(import.meta.dirname!, "../../../services/cli.ts");
+const login = { user: "postgres", database: "postgres" };
+const RESULT = 'T D C"SELECT 1" Z(I)';
+
+/** A lone worker that begins with these limits of open files. */
+async function startLimited(soft: number, hard: number): Promise<Pgweir> {
+  const port = await freePort();
+  const dir = tempDir("few");
+  const iniFile = join(dir, "pgweir.ini");
+  writeFileSync(join(dir, "userlist.txt"), userlistText(DEFAULT_USERS));
+  writeFileSync(
+    iniFile,
+    iniText({
+      databases: { postgres: `host=127.0.0.1 port=${postgres.port} pool_size=5` },
+      pgbouncer: { ...defaultSettings(port, dir), max_client_conn: 1000, client_login_timeout: 60 },
+    }),
+  );
+  const limits = `ulimit -Sn ${soft} && ulimit -Hn ${hard} && exec "$@"`;
+  const server = await ManagedProcess.launch({
+    command: ["sh", "-c", limits, "sh", ...runtimeCommand(), cli, "pooler", iniFile],
+    cwd: dir,
+  });
+  await server.ready("pgweir", () => server.stderr().includes("pgweir pooler ready"));
+  return new Pgweir(server, port, dir, iniFile, false);
+}
+
+async function busiestThread(pid: number): Promise<number> {
+  const before = threadCpuSeconds(pid);
+  const started = performance.now();
+  await new Promise((done) => setTimeout(done, 1_500));
+  const seconds = (performance.now() - started) / 1000;
+  const shares = [...threadCpuSeconds(pid)].map(([id, used]) =>
+    (used - (before.get(id) ?? used)) / seconds
+  );
+  return Math.max(...shares);
+}
+
+/** Logs clients in until one is refused. */
+async function saturate(pooler: Pgweir): Promise<{ clients: RawClient[]; refusal: ServerError }> {
+  const clients: RawClient[] = [];
+  for (;;) {
+    try {
+      clients.push(await RawClient.login(pooler, login));
+    } catch (error) {
+      assert.instance(error, ServerError);
+      return { clients, refusal: error as ServerError };
+    }
+    assert.ok(clients.length < 1000);
+  }
+}
+
+const tests = suite("few file descriptors");
+
+tests.after(async () => {
+  await postgres.stop("immediate");
+});
+
+// The soft limit of a shell is 1,024 where thousands are allowed.
+tests("the soft limit is raised to the hard one", async () => {
+  const pooler = await startLimited(128, 512);
+  const limits = readFileSync(`/proc/${pooler.pid}/limits`, "utf8");
+  assert.match(limits, /Max open files +512 +512/);
+  await pooler.stop();
+});
+
+// The last descriptors went to clients: existing ones got no server, no cancel came in and no operator, and
+// the loop spun on a listener it could not serve.
+tests(
+  "with every place taken servers, cancels and the console still work, and nothing spins",
+  async () => {
+    const pooler = await startLimited(128, 128);
+    assert.match(pooler.log(), /WARNING .*limit of open files.* clients/);
+    const { clients, refusal } = await saturate(pooler);
+    assert.is(refusal.code, "53300");
+    assert.match(refusal.message, /no more connections allowed \(file descriptors\)/);
+    assert.match(refusal.fields.hint, /ulimit -n/);
+    assert.ok(clients.length >= 16, `${clients.length} clients`);
+
+    for (const client of clients.slice(0, 5)) client.send(f.Q("SELECT pg_sleep(300)"));
+    await until(
+      "five servers to be at work",
+      async () =>
+        (await postgres.backends()).filter((b) => b.wait_event === "PgSleep").length === 5,
+    );
+    for (const client of clients.slice(5)) client.send(f.Q("SELECT 1"));
+    for (const client of clients.slice(0, 5)) {
+      assert.is(await client.cancel(), "");
+      assert.is(await client.replies(), "T E(57014) Z(I)");
+    }
+    for (const client of clients.slice(5)) assert.is(await client.replies(), RESULT);
+    assert.is((await pooler.console("SHOW VERSION")).length, 1);
+    assert.ok(await busiestThread(pooler.pid) < 0.05);
+
+    // A place that comes free is given at once.
+    await clients.pop()!.end();
+    const late = await until("a place", () => RawClient.login(pooler, login).catch(() => null));
+    clients.push(late);
+
+    for (const client of clients) await client.end();
+    await pooler.stop();
+  },
+);
+
+// Strangers that connect and say nothing use up the rest. The accepting stopped for ever, or went on at full
+// speed with an error each time.
+tests("with nothing left to accept with it waits quietly, and begins again by itself", async () => {
+  const pooler = await startLimited(128, 128);
+  const files = openFiles(pooler.pid);
+  const { clients } = await saturate(pooler);
+  const silent: RawClient[] = [];
+  for (let i = 0; i < 100; i++) silent.push(await RawClient.connect(pooler));
+  await until("the listener to rest", () => /accepting clients is paused/.test(pooler.log()));
+  assert.ok(openFiles(pooler.pid) <= 128);
+  assert.equal(await clients[0]!.query("SELECT 1"), [["1"]]);
+  assert.ok(await busiestThread(pooler.pid) < 0.05);
+  const lines = pooler.log().split("accepting clients is paused").length - 1;
+  assert.ok(lines <= 3, `${lines} lines in the log`);
+
+  for (const client of [...silent, ...clients]) client.close();
+  const client = await until(
+    "a client to be let in",
+    () => RawClient.login(pooler, login).catch(() => null),
+  );
+  assert.equal(await client.query("SELECT 1"), [["1"]]);
+  await client.end();
+  await until("descriptors to be free", () => openFiles(pooler.pid) <= files + 6);
+  await pooler.stop();
+});
+
+// Refused clients that kept their side open held descriptors that nobody counted.
+tests("refused clients that do not close their side cost nobody else a descriptor", async () => {
+  const pooler = await startLimited(128, 128);
+  const { clients } = await saturate(pooler);
+  const refused: RawClient[] = [];
+  for (let i = 0; i < 150; i++) {
+    const client = await RawClient.connect(pooler);
+    client.startup(login);
+    refused.push(client);
+  }
+  for (const client of clients) {
+    client.send(f.Q("SELECT 1"));
+    assert.is(await client.replies(), RESULT);
+  }
+  for (const client of refused) {
+    assert.is(await client.repliesUntilClosed({ timeoutMs: 30_000 }), "E(53300) closed");
+  }
+  assert.not.match(pooler.log(), /Too many open files/);
+  for (const client of [...clients, ...refused]) client.close();
+  await pooler.stop();
+});
+
+tests.run();
