@@ -94,6 +94,8 @@ export class ClientSession implements StreamOwner {
   /** Terminate was read while a request is still running. */
   #leaving = false;
   #congested = false;
+  /** It is read again when it has taken what is sent to it. */
+  #unread = false;
   /** Others wait for a server: it is read again when all it has sent is answered. */
   #yields = false;
   /** The server that has its latest unnamed statement; another may have an older one. */
@@ -151,6 +153,12 @@ export class ClientSession implements StreamOwner {
   onConnected(_errno: number): void {}
 
   onReadable(): void {
+    // Who does not take its answers is asked for no more questions. The console sees to it itself.
+    if (this.stream.pending > 0 && this.console === null) {
+      this.#unread = true;
+      this.stream.pause(true);
+      return;
+    }
     const plane = this.plane;
     const arena = plane.arena;
     const received = this.stream.recv(arena.memory, IN_AT, IN_SIZE);
@@ -182,6 +190,9 @@ export class ClientSession implements StreamOwner {
   onDrained(): void {
     this.console?.onDrained();
     this.server?.stream.resume();
+    if (!this.#unread) return;
+    this.#unread = false;
+    this.stream.resume();
   }
 
   /** The server took what was pending for it: the client is read again. */
