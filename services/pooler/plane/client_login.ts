@@ -148,6 +148,8 @@ export class ClientLogin {
         return;
       }
       case "cancel":
+        // Not a login: how long it may take is the cancels' own business.
+        this.#client.plane.loggingIn.delete(this.#client);
         this.#wait();
         this.#client.plane.cancels.request(this.#client, packet.processId, packet.secret);
         return;
