@@ -35,6 +35,8 @@ import { Counter } from "./stats.ts";
 const parseMax = 16 * 1024 * 1024;
 /** Requests outstanding on the server beyond which the client is not read. */
 const requestsMax = 4096;
+/** What a server may send to a client that has said good-bye before it is stopped. */
+const unwantedMax = 256 * 1024;
 /** How long a closed client gets to take its last message. */
 const lingerMs = 2000;
 
@@ -93,6 +95,7 @@ export class ClientSession implements StreamOwner {
   #ownSql = "";
   /** Terminate was read while a request is still running. */
   #leaving = false;
+  #unwanted = 0;
   #congested = false;
   /** It is read again when it has taken what is sent to it. */
   #unread = false;
@@ -499,8 +502,9 @@ export class ClientSession implements StreamOwner {
               break;
             case Frontend.copyDone:
             case Frontend.copyFail:
-              requests.push(Request.copyEnd);
-              server.copyIn = false;
+              // Before the server has asked for data it is unknown whether this ends a copy.
+              if (server.copyIn) server.copyIn = false;
+              else requests.push(Request.copyEnd);
               break;
             case Frontend.copyData:
             case Frontend.flush:
@@ -544,7 +548,8 @@ export class ClientSession implements StreamOwner {
       this.stream.pause(false);
     } else if (
       // A client that always has a request outstanding would never be parted from its server.
-      count > 0 && (this.pool as Pool).waiting > 0 && server.requests.endsCycle && this.sentWhole
+      count > 0 && (this.pool as Pool).waiting > 0 && server.requests.endsCycle &&
+      !server.copyIn && this.sentWhole
     ) {
       this.#yields = true;
       this.stream.pause(true);
@@ -742,13 +747,21 @@ export class ClientSession implements StreamOwner {
   /** The client says good-bye. What it has asked for before is still done, as PostgreSQL would. */
   #onTerminate(): void {
     const server = this.server;
-    if (server === null || !server.requests.endsCycle || !this.sentWhole) {
+    const ends = server !== null && server.requests.endsCycle && !server.copyIn && this.sentWhole;
+    if (!ends) {
       this.close("client close request");
       return;
     }
     this.#leaving = true;
     this.stream.pause(false);
     if (server.stream.paused) server.stream.resume();
+  }
+
+  /** The server has sent something, or asks for data, after the client's good-bye. */
+  onUnwanted(bytes: number, copyIn: boolean): void {
+    this.#unwanted += bytes;
+    // PostgreSQL stops when it waits for data in vain, and when its answer finds no reader.
+    if (copyIn || this.#unwanted > unwantedMax) this.close("client close request");
   }
 
   /** Cancelled while it waited for a server: its request is answered with an error. */

@@ -50,8 +50,10 @@ export class Requests {
 
   /** Whether a ReadyForQuery will follow the last request. */
   get endsCycle(): boolean {
-    if (this.#count === 0) return false;
-    const last = this.at(this.#count - 1);
+    let index = this.#count - 1;
+    while (index >= 0 && this.at(index) === Request.copyEnd) index--;
+    if (index < 0) return false;
+    const last = this.at(index);
     return last === Request.query || last === Request.sync || last === Request.functionCall;
   }
 

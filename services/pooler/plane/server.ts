@@ -460,6 +460,10 @@ export class ServerConnection implements StreamOwner {
       // Not read again until the client has taken what there is.
       this.stream.pause(false);
     }
+    if (client.output === null) {
+      client.onUnwanted(end - start, this.copyIn);
+      if (client.closed) return;
+    }
     if (ownEnded) {
       this.#ownQueryEnded(client);
       if (this.client !== client) return;
