@@ -13,7 +13,6 @@ import {
   SysError,
 } from "../../../shared/sys/mod.ts";
 import {
-  bindMessage,
   Frontend,
   frontendFrameProblem,
   readInt32,
@@ -26,9 +25,10 @@ import type { ParameterSet } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { error, fatal, type Refusal, refusals } from "./refusals.ts";
+import { zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import type { ServerConnection } from "./server.ts";
-import { type Statement, StatementNames } from "./statements.ts";
+import type { StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
 
 /** A named Parse is held whole; larger ones are refused. */
@@ -43,10 +43,6 @@ const lingerMs = 2000;
 /** The address of a client that was gone before anybody asked. */
 const nowhere: SocketAddress = { host: "unknown", port: 0 };
 const readyIdle = readyForQuery("I");
-/** Fails with 26000 on any server; stands for a message that is known to fail. */
-const failingBind = bindMessage("", "PGWEIR_none");
-const ownPrefix = new TextEncoder().encode("PGWEIR_");
-const decoder = new TextDecoder();
 
 export class ClientSession implements StreamOwner {
   readonly plane: Plane;
@@ -102,7 +98,7 @@ export class ClientSession implements StreamOwner {
   /** Others wait for a server: it is read again when all it has sent is answered. */
   #yields = false;
   /** The server that has its latest unnamed statement; another may have an older one. */
-  #unnamedOn: ServerConnection | null = null;
+  unnamedOn: ServerConnection | null = null;
   /** Its input waits until it is known which prepared statements a query has left. */
   #held = false;
   #address: SocketAddress | null = null;
@@ -395,7 +391,7 @@ export class ClientSession implements StreamOwner {
             case Frontend.query:
               requests.push(Request.query);
               server.unnamedOwner = null;
-              this.#unnamedOn = null;
+              this.unnamedOn = null;
               if (server.prepared.size > 0 && mentionsDiscard(bytes, at + 5, end)) {
                 server.mayDiscard = true;
               }
@@ -422,11 +418,11 @@ export class ClientSession implements StreamOwner {
               }
               server.synced = false;
               (this.pool as Pool).counters[Counter.binds]!++;
-              const missing = this.#missing(server, bytes, portalEnd + 1, nameEnd);
+              const missing = plane.prepared.missing(this, server, bytes, portalEnd + 1, nameEnd);
               if (missing !== null) {
                 outlet.pass(run, at);
                 run = at;
-                this.#putFailing(server, missing);
+                plane.prepared.putFailing(server, missing);
                 keep = false;
                 break;
               }
@@ -436,7 +432,7 @@ export class ClientSession implements StreamOwner {
               if (entry !== null) {
                 outlet.pass(run, at);
                 const statement = entry.statement;
-                this.#prepare(server, statement);
+                plane.prepared.prepare(server, statement);
                 const change = statement.name.length - (nameEnd - portalEnd);
                 outlet.putHeader(type, length + change);
                 outlet.pass(at + 5, portalEnd + 1);
@@ -451,7 +447,7 @@ export class ClientSession implements StreamOwner {
               if (next > end && end - at < 6) return this.#wait(server, run, at, end);
               if (bytes[at + 5] === 0 || !plane.tracksStatements) {
                 server.unnamedOwner = this;
-                this.#unnamedOn = server;
+                this.unnamedOn = server;
                 server.synced = false;
                 (this.pool as Pool).counters[Counter.clientParses]!++;
                 requests.push(Request.parse);
@@ -468,7 +464,9 @@ export class ClientSession implements StreamOwner {
               }
               outlet.pass(run, at);
               run = at;
-              if (!this.#parseNamed(server, bytes, at, next)) return;
+              if (!plane.prepared.parseNamed(this, server, bytes, at, next)) {
+                return this.#refuse(refusals.brokenParse, run, at);
+              }
               keep = false;
               break;
             }
@@ -490,8 +488,8 @@ export class ClientSession implements StreamOwner {
                 outlet.pass(run, at);
                 run = at;
                 keep = type === Frontend.close
-                  ? this.#closeNamed(server, bytes, at, next)
-                  : this.#describeNamed(server, bytes, at, next);
+                  ? plane.prepared.closeNamed(this, server, bytes, at, next)
+                  : plane.prepared.describeNamed(this, server, bytes, at, next);
                 break;
               }
               requests.push(type === Frontend.close ? Request.close : Request.describe);
@@ -590,139 +588,24 @@ export class ClientSession implements StreamOwner {
     this.#ownSql = "";
   }
 
-  // --- prepared statements
-
-  /** The refusal if [from, to) names a statement that cannot be this client's. */
-  #missing(
-    server: ServerConnection,
-    bytes: Uint8Array,
-    from: number,
-    to: number,
-  ): Refusal | null {
-    if (from === to) {
-      const own = server.unnamedOwner === this && this.#unnamedOn === server;
-      return own ? null : refusals.unnamedGone;
-    }
-    if (!hasOwnPrefix(bytes, from, to) || this.names?.get(bytes, from, to)) return null;
-    const name = decoder.decode(bytes.slice(from, to));
-    return { code: "26000", message: `prepared statement "${name}" does not exist` };
-  }
-
-  #putFailing(server: ServerConnection, failure: Refusal): void {
-    this.plane.outlet.put(failingBind);
-    server.requests.push(Request.failsHere);
-    server.record(null, null, null, null, failure);
-  }
-
-  /** Sees to it that the server has the statement when it reads what follows. */
-  #prepare(server: ServerConnection, statement: Statement): void {
-    if (server.prepared.use(statement)) return;
-    this.#makeRoom(server);
-    this.plane.outlet.put(statement.parse);
-    server.requests.push(Request.ownParse);
-    server.prepared.add(statement);
-    server.record(statement, null, null, null);
-    (this.pool as Pool).counters[Counter.serverParses]!++;
-  }
-
-  #makeRoom(server: ServerConnection): void {
-    if (server.prepared.size < this.plane.settings.maxPreparedStatements) return;
-    const victim = server.prepared.leastRecentlyUsed();
-    if (victim !== null) this.#evict(server, victim);
-  }
-
-  #evict(server: ServerConnection, statement: Statement): void {
-    this.plane.outlet.put(statement.closeMessage());
-    server.requests.push(Request.ownClose);
-    server.record(null, statement, null, null);
-    server.prepared.remove(statement);
-  }
-
-  /** A whole Parse with a name. False if the client was refused. */
-  #parseNamed(server: ServerConnection, bytes: Uint8Array, at: number, next: number): boolean {
-    const pool = this.pool as Pool;
-    const nameFrom = at + 5;
-    const nameEnd = zeroAt(bytes, nameFrom, next);
-    if (zeroAt(bytes, nameEnd + 1, next) >= next) {
-      this.#refuse(refusals.brokenParse, 0, 0);
-      return false;
-    }
-    server.synced = false;
-    pool.counters[Counter.clientParses]!++;
-    this.names ??= new StatementNames(pool.statements);
-    if (this.names.get(bytes, nameFrom, nameEnd) !== null) {
-      const name = decoder.decode(bytes.slice(nameFrom, nameEnd));
-      const message = `prepared statement "${name}" already exists`;
-      this.#putFailing(server, { code: "42P05", message });
-      return true;
-    }
-    const statement = pool.statements.intern(bytes, nameEnd + 1, next);
-    const entry = this.names.add(bytes, nameFrom, nameEnd, statement);
-    if (server.prepared.use(statement)) {
-      if (!server.failedTransaction) {
-        server.requests.push(Request.parseHere);
-        server.record(null, null, entry, null);
-        return true;
-      }
-      // A failed transaction takes no Parse, but for one of its end: that is the server's to judge.
-      this.#evict(server, statement);
-    }
-    this.#makeRoom(server);
-    this.plane.outlet.put(statement.parse);
-    server.requests.push(Request.parseNamed);
-    server.prepared.add(statement);
-    server.record(statement, null, entry, null);
-    pool.counters[Counter.serverParses]!++;
-    return true;
-  }
-
-  /** Describe of a statement; true if the message goes as it is. */
-  #describeNamed(server: ServerConnection, bytes: Uint8Array, at: number, next: number): boolean {
-    const missing = this.#missing(server, bytes, at + 6, next - 1);
-    if (missing !== null) {
-      this.#putFailing(server, missing);
-      return false;
-    }
-    const entry = next - 1 === at + 6 ? null : this.names?.get(bytes, at + 6, next - 1) ?? null;
-    if (entry !== null) {
-      this.#prepare(server, entry.statement);
-      const outlet = this.plane.outlet;
-      outlet.putHeader(Frontend.describe, 4 + 1 + entry.statement.name.length);
-      outlet.pass(at + 5, at + 6);
-      outlet.put(entry.statement.name);
-    }
-    server.requests.push(Request.describe);
-    return entry === null;
-  }
-
-  /** Close of a statement; true if the message goes as it is. */
-  #closeNamed(server: ServerConnection, bytes: Uint8Array, at: number, next: number): boolean {
-    const entry = next - 1 === at + 6 ? null : this.names?.get(bytes, at + 6, next - 1) ?? null;
-    if (entry === null && !hasOwnPrefix(bytes, at + 6, next - 1)) {
-      server.requests.push(Request.close);
-      return true;
-    }
-    // The statement stays on the server, for others; only the client's name for it goes.
-    if (entry !== null) this.names?.remove(entry);
-    server.requests.push(Request.closeHere);
-    server.record(null, null, null, entry);
-    return false;
-  }
-
   /** More of a large Parse; returns where other bytes begin. */
   #gatherMore(at: number, end: number): number {
+    const plane = this.plane;
     const gather = this.#gather as Gather;
-    const used = gather.add(this.plane.arena.bytes, at, end);
+    const used = gather.add(plane.arena.bytes, at, end);
     const server = this.server;
     if (!gather.complete || server === null) return used;
     this.#gather = null;
-    this.plane.outlet.begin(server.stream);
-    if (server.skipping) this.plane.outlet.flush();
-    else if (!this.#parseNamed(server, gather.bytes, 0, gather.bytes.length)) return end;
-    const rest = used < end ? this.plane.arena.bytes.slice(used, end) : null;
+    plane.outlet.begin(server.stream);
+    if (server.skipping) plane.outlet.flush();
+    else if (!plane.prepared.parseNamed(this, server, gather.bytes, 0, gather.bytes.length)) {
+      this.#refuse(refusals.brokenParse, 0, 0);
+      return end;
+    }
+    const rest = used < end ? plane.arena.bytes.slice(used, end) : null;
     this.#wait(server, 0, 0, 0);
     if (rest === null || this.closed) return end;
-    this.plane.arena.bytes.set(rest, used);
+    plane.arena.bytes.set(rest, used);
     return used;
   }
 
@@ -863,13 +746,6 @@ class Gather {
   }
 }
 
-/** The index of the first zero in [from, to), or `to`. */
-function zeroAt(bytes: Uint8Array, from: number, to: number): number {
-  let at = from;
-  while (at < to && bytes[at] !== 0) at++;
-  return at < to ? at : to;
-}
-
 /** Whether a query's text has a word that begins like DEALLOCATE or DISCARD. */
 function mentionsDiscard(bytes: Uint8Array, from: number, end: number): boolean {
   const last = Math.min(from + readInt32(bytes, from - 4) - 4, end) - 4;
@@ -882,10 +758,4 @@ function mentionsDiscard(bytes: Uint8Array, from: number, end: number): boolean 
     if (second === 0x69 && third === 0x73 && fourth === 0x63) return true;
   }
   return false;
-}
-
-function hasOwnPrefix(bytes: Uint8Array, from: number, to: number): boolean {
-  if (to - from < ownPrefix.length) return false;
-  for (let i = 0; i < ownPrefix.length; i++) if (bytes[from + i] !== ownPrefix[i]) return false;
-  return true;
 }

@@ -31,6 +31,7 @@ import { Credential } from "./credentials.ts";
 import { Descriptors } from "./descriptors.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool } from "./pool.ts";
+import { Prepared } from "./prepared.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 import { StartupReader } from "./startup.ts";
@@ -54,6 +55,7 @@ export class Plane {
   readonly outlet = new Outlet(this.arena);
   readonly tracker: ParameterTracker;
   readonly cancels = new Cancels(this);
+  readonly prepared = new Prepared(this);
   readonly startups: StartupReader;
   readonly tracksStatements: boolean;
   readonly mockKey: Uint8Array;

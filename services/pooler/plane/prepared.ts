@@ -1,0 +1,172 @@
+// What the relay does with messages that name prepared statements: under which name the server knows the
+// statement, what it must be told first, and which messages are answered here. Appends to the outlet
+// what goes to the server, in place of the client's message or before it; the caller has passed on what
+// came before. The tables themselves are statements.ts; what a server's error undoes is its journal.
+
+import { bindMessage, Frontend } from "../../../shared/wire/mod.ts";
+import type { ClientSession } from "./client.ts";
+import type { Plane } from "./plane.ts";
+import { type Refusal, refusals } from "./refusals.ts";
+import { Request } from "./requests.ts";
+import type { ServerConnection } from "./server.ts";
+import { type Statement, StatementNames } from "./statements.ts";
+import { Counter } from "./stats.ts";
+
+/** Fails with 26000 on any server; stands for a message that is known to fail. */
+const failingBind = bindMessage("", "PGWEIR_none");
+const ownPrefix = new TextEncoder().encode("PGWEIR_");
+const decoder = new TextDecoder();
+
+export class Prepared {
+  readonly #plane: Plane;
+
+  constructor(plane: Plane) {
+    this.#plane = plane;
+  }
+
+  /** The refusal if [from, to) names a statement that cannot be this client's. */
+  missing(
+    client: ClientSession,
+    server: ServerConnection,
+    bytes: Uint8Array,
+    from: number,
+    to: number,
+  ): Refusal | null {
+    if (from === to) {
+      const own = server.unnamedOwner === client && client.unnamedOn === server;
+      return own ? null : refusals.unnamedGone;
+    }
+    if (!hasOwnPrefix(bytes, from, to) || client.names?.get(bytes, from, to)) return null;
+    const name = decoder.decode(bytes.slice(from, to));
+    return { code: "26000", message: `prepared statement "${name}" does not exist` };
+  }
+
+  putFailing(server: ServerConnection, failure: Refusal): void {
+    this.#plane.outlet.put(failingBind);
+    server.requests.push(Request.failsHere);
+    server.record(null, null, null, null, failure);
+  }
+
+  /** Sees to it that the server has the statement when it reads what follows. */
+  prepare(server: ServerConnection, statement: Statement): void {
+    if (server.prepared.use(statement)) return;
+    this.#makeRoom(server);
+    this.#plane.outlet.put(statement.parse);
+    server.requests.push(Request.ownParse);
+    server.prepared.add(statement);
+    server.record(statement, null, null, null);
+    server.pool.counters[Counter.serverParses]!++;
+  }
+
+  #makeRoom(server: ServerConnection): void {
+    if (server.prepared.size < this.#plane.settings.maxPreparedStatements) return;
+    const victim = server.prepared.leastRecentlyUsed();
+    if (victim !== null) this.#evict(server, victim);
+  }
+
+  #evict(server: ServerConnection, statement: Statement): void {
+    this.#plane.outlet.put(statement.closeMessage());
+    server.requests.push(Request.ownClose);
+    server.record(null, statement, null, null);
+    server.prepared.remove(statement);
+  }
+
+  /** A whole Parse with a name, not passed on as it is. False if it is damaged. */
+  parseNamed(
+    client: ClientSession,
+    server: ServerConnection,
+    bytes: Uint8Array,
+    at: number,
+    next: number,
+  ): boolean {
+    const pool = server.pool;
+    const nameFrom = at + 5;
+    const nameEnd = zeroAt(bytes, nameFrom, next);
+    if (zeroAt(bytes, nameEnd + 1, next) >= next) return false;
+    server.synced = false;
+    pool.counters[Counter.clientParses]!++;
+    client.names ??= new StatementNames(pool.statements);
+    if (client.names.get(bytes, nameFrom, nameEnd) !== null) {
+      const name = decoder.decode(bytes.slice(nameFrom, nameEnd));
+      const message = `prepared statement "${name}" already exists`;
+      this.putFailing(server, { code: "42P05", message });
+      return true;
+    }
+    const statement = pool.statements.intern(bytes, nameEnd + 1, next);
+    const entry = client.names.add(bytes, nameFrom, nameEnd, statement);
+    if (server.prepared.use(statement)) {
+      if (!server.failedTransaction) {
+        server.requests.push(Request.parseHere);
+        server.record(null, null, entry, null);
+        return true;
+      }
+      // A failed transaction takes no Parse, but for one of its end: that is the server's to judge.
+      this.#evict(server, statement);
+    }
+    this.#makeRoom(server);
+    this.#plane.outlet.put(statement.parse);
+    server.requests.push(Request.parseNamed);
+    server.prepared.add(statement);
+    server.record(statement, null, entry, null);
+    pool.counters[Counter.serverParses]!++;
+    return true;
+  }
+
+  /** Describe of a statement; true if the message goes as it is. */
+  describeNamed(
+    client: ClientSession,
+    server: ServerConnection,
+    bytes: Uint8Array,
+    at: number,
+    next: number,
+  ): boolean {
+    const missing = this.missing(client, server, bytes, at + 6, next - 1);
+    if (missing !== null) {
+      this.putFailing(server, missing);
+      return false;
+    }
+    const entry = next - 1 === at + 6 ? null : client.names?.get(bytes, at + 6, next - 1) ?? null;
+    if (entry !== null) {
+      this.prepare(server, entry.statement);
+      const outlet = this.#plane.outlet;
+      outlet.putHeader(Frontend.describe, 4 + 1 + entry.statement.name.length);
+      outlet.pass(at + 5, at + 6);
+      outlet.put(entry.statement.name);
+    }
+    server.requests.push(Request.describe);
+    return entry === null;
+  }
+
+  /** Close of a statement; true if the message goes as it is. */
+  closeNamed(
+    client: ClientSession,
+    server: ServerConnection,
+    bytes: Uint8Array,
+    at: number,
+    next: number,
+  ): boolean {
+    const entry = next - 1 === at + 6 ? null : client.names?.get(bytes, at + 6, next - 1) ?? null;
+    if (entry === null && !hasOwnPrefix(bytes, at + 6, next - 1)) {
+      server.requests.push(Request.close);
+      return true;
+    }
+    // The statement stays on the server, for others; only the client's name for it goes.
+    if (entry !== null) client.names?.remove(entry);
+    server.requests.push(Request.closeHere);
+    server.record(null, null, null, entry);
+    return false;
+  }
+}
+
+/** The index of the first zero in [from, to), or `to`. */
+export function zeroAt(bytes: Uint8Array, from: number, to: number): number {
+  let at = from;
+  while (at < to && bytes[at] !== 0) at++;
+  return at < to ? at : to;
+}
+
+function hasOwnPrefix(bytes: Uint8Array, from: number, to: number): boolean {
+  if (to - from < ownPrefix.length) return false;
+  for (let i = 0; i < ownPrefix.length; i++) if (bytes[from + i] !== ownPrefix[i]) return false;
+  return true;
+}
