@@ -62,11 +62,13 @@ interface JournalEntry {
 const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
 const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 const statusIdle = 0x49;
+const statusInTransaction = 0x54;
 const statusFailed = 0x45;
 /** A client that was stopped for its many outstanding requests is read again below this. */
 const resumeBelow = 1024;
 const deallocateAll = bytesOf("DEALLOCATE ALL\0");
 const discardAll = bytesOf("DISCARD ALL\0");
+const listen = bytesOf("LISTEN\0");
 const outdatedPlan = bytesOf("\0RRevalidateCachedQuery\0");
 
 function bytesOf(text: string): Uint8Array {
@@ -125,6 +127,8 @@ export class ServerConnection implements StreamOwner {
   #journalAt = 0;
   #ownFailure: ParsedError | null = null;
   #lastWords: ParsedError | null = null;
+  /** The client that was the last to LISTEN here. */
+  #listener: ClientSession | null = null;
 
   constructor(plane: Plane, pool: Pool, id: number) {
     this.plane = plane;
@@ -344,6 +348,7 @@ export class ServerConnection implements StreamOwner {
       switch (type) {
         case Backend.readyForQuery: {
           this.status = bytes[at + 5] as number;
+          if (!isStatus(this.status)) return this.#violation("unknown status", run, at);
           if (own) {
             requests.pop();
             ownEnded = true;
@@ -385,18 +390,17 @@ export class ServerConnection implements StreamOwner {
         case Backend.commandComplete:
           if (requests.front() === Request.execute) requests.pop();
           this.copyIn = false;
-          if (bytes[at + 5] === 0x44 && whole) this.#onDiscard(bytes, at + 5, next);
+          if (whole) this.#onTag(bytes, at + 5, next);
           break;
         case Backend.emptyQuery:
         case Backend.portalSuspended:
           if (requests.front() === Request.execute) requests.pop();
           break;
         case Backend.errorResponse: {
-          const parsed = whole ? parseErrorFields(bytes.subarray(at + 5, next)) : null;
-          if (parsed !== null && (parsed.severity === "FATAL" || parsed.severity === "PANIC")) {
-            this.#lastWords = parsed;
-          }
-          if (parsed !== null && parsed.code === "0A000") this.#onUnsupported(bytes, at + 5, next);
+          // The beginning of a large one has what is needed.
+          const parsed = parseErrorFields(bytes.subarray(at + 5, whole ? next : end));
+          if (parsed.severity === "FATAL" || parsed.severity === "PANIC") this.#lastWords = parsed;
+          if (whole && parsed.code === "0A000") this.#onUnsupported(bytes, at + 5, next);
           if (own) this.#ownFailure = parsed;
           else {
             const replacement = this.#failedRequest();
@@ -416,7 +420,11 @@ export class ServerConnection implements StreamOwner {
           break;
         case Backend.parameterDescription:
         case Backend.noticeResponse:
+          break;
         case Backend.notification:
+          // It may have been asked for by a client that had this server before.
+          if (this.#listener !== this.client) keep = false;
+          break;
         case Backend.copyOut:
         case Backend.copyDone:
         case Backend.functionCallResponse:
@@ -628,11 +636,23 @@ export class ServerConnection implements StreamOwner {
     if (entry.nameRemoved !== null) names.put(entry.nameRemoved);
   }
 
-  /** The client dropped all prepared statements of the session: forget what the server lost. */
-  #onDiscard(bytes: Uint8Array, at: number, end: number): void {
-    if (!startsWith(bytes, at, end, deallocateAll) && !startsWith(bytes, at, end, discardAll)) {
-      return;
+  /** Commands that change what the session of the server holds are known by their tags. */
+  #onTag(bytes: Uint8Array, at: number, end: number): void {
+    switch (bytes[at]) {
+      case 0x44: // D
+        if (startsWith(bytes, at, end, deallocateAll)) this.#onDiscard();
+        else if (startsWith(bytes, at, end, discardAll)) {
+          this.#listener = null;
+          this.#onDiscard();
+        }
+        return;
+      case 0x4c: // L
+        if (startsWith(bytes, at, end, listen)) this.#listener = this.client;
     }
+  }
+
+  /** The client dropped all prepared statements of the session: forget what the server lost. */
+  #onDiscard(): void {
     // What the client has sent behind it is noted already, and the server has yet to do it.
     const pending = this.#journal.slice(this.#journalAt);
     const table = this.pool.statements;
@@ -698,13 +718,19 @@ export class ServerConnection implements StreamOwner {
     }
     this.#ownFailure = null;
     this.plane.logServer(this, `var change failed: ${failure.message}`);
-    client.fail({ code: failure.code, message: failure.message });
+    // If nothing of the client's has been sent, the server can go to another.
+    client.awaitsSync = false;
+    client.fail({ code: failure.code, message: failure.message || "var change failed" });
   }
 }
 
 function hasJournal(code: number): boolean {
   return code === Request.parseNamed || code === Request.ownParse || code === Request.parseHere ||
     code === Request.ownClose || code === Request.closeHere || code === Request.failsHere;
+}
+
+function isStatus(status: number): boolean {
+  return status === statusIdle || status === statusInTransaction || status === statusFailed;
 }
 
 function startsWith(bytes: Uint8Array, at: number, end: number, wanted: Uint8Array): boolean {
