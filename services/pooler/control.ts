@@ -172,7 +172,12 @@ export class Control {
     }
   }
 
-  async #salt(id: number, password: string, salt: Uint8Array, iterations: number): Promise<void> {
+  async #salt(
+    id: number,
+    password: string | Uint8Array,
+    salt: Uint8Array,
+    iterations: number,
+  ): Promise<void> {
     let salted: Uint8Array | null = null;
     try {
       salted = await saltedPassword(password, salt, iterations);

@@ -48,7 +48,13 @@ export type ToControl =
   | { type: "ready"; addresses: readonly string[] }
   | { type: "failed"; message: string }
   | { type: "log"; records: readonly LogRecord[] }
-  | { type: "salt"; id: number; password: string; salt: Uint8Array; iterations: number }
+  | {
+    type: "salt";
+    id: number;
+    password: string | Uint8Array;
+    salt: Uint8Array;
+    iterations: number;
+  }
   | { type: "resolve"; id: number; host: string }
   | { type: "routeCancel"; id: number; workerId: number; processId: number; secret: Uint8Array }
   | { type: "cancelOutcome"; id: number; outcome: CancelOutcome }

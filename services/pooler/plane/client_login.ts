@@ -16,8 +16,11 @@ import {
   initialPacketLengthProblem,
   isCancelRequest,
   md5Secret,
+  mockScramSecret,
   negotiateProtocolVersion,
+  preparePassword,
   readInt32,
+  scramKeys,
   type ScramSecret,
   scramSecretMatches,
   ScramServerExchange,
@@ -25,7 +28,7 @@ import {
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { consoleGreeting, ConsoleSession } from "./console_session.ts";
-import { type Credential, mockSecret } from "./credentials.ts";
+import type { Credential } from "./credentials.ts";
 import { isConsole, type Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import type { Startup } from "./startup.ts";
@@ -237,7 +240,7 @@ export class ClientLogin {
     const offer = (secret: ScramSecret | null) => {
       if (this.#step.at === "over") return;
       const exchange = new ScramServerExchange(
-        secret ?? mockSecret(plane.mockKey, this.#client.user),
+        secret ?? mockScramSecret(plane.mockKey, this.#client.user, plane.settings.scramIterations),
       );
       this.#ask({ at: "saslInitial", exchange }, authenticationSasl(["SCRAM-SHA-256"]));
     };
@@ -246,7 +249,8 @@ export class ClientLogin {
       return;
     }
     this.#later((done) => {
-      credential.scramSecret(plane.control, plane.settings.scramIterations, (secret) => {
+      const { control, mockKey, settings } = plane;
+      credential.scramSecret(control, mockKey, settings.scramIterations, (secret) => {
         done(() => offer(secret));
       });
     });
@@ -320,18 +324,20 @@ export class ClientLogin {
     };
     if (credential === null) return judge(false);
     if (credential.password !== null) {
-      return judge(sameText(utf8.encode(credential.password), given));
+      // As PostgreSQL would judge it, which has no clear text to compare with.
+      return judge(sameText(preparePassword(credential.password), preparePassword(given)));
     }
-    const text = lossy.decode(given);
     if (credential.md5 !== null) {
-      const computed = md5Secret(credential.user, text);
+      const computed = md5Secret(credential.user, given);
       return judge(sameText(utf8.encode(credential.md5), utf8.encode(computed)));
     }
     const scram = credential.scram;
     if (scram === null) return judge(false);
     this.#later((done) => {
-      client.plane.control.saltedPassword(text, scram.salt, scram.iterations, (salted) => {
-        done(() => judge(salted !== null && scramSecretMatches(scram, salted)));
+      client.plane.control.saltedPassword(given, scram.salt, scram.iterations, (salted) => {
+        const right = salted !== null && scramSecretMatches(scram, salted);
+        if (right) credential.scramKeys = scramKeys(salted);
+        done(() => judge(right));
       });
     });
   }

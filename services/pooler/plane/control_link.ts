@@ -42,7 +42,7 @@ export class ControlLink {
 
   /** PBKDF2, on the control thread; null if it failed. */
   saltedPassword(
-    password: string,
+    password: string | Uint8Array,
     salt: Uint8Array,
     iterations: number,
     callback: (salted: Uint8Array | null) => void,

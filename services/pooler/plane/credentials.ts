@@ -3,12 +3,9 @@
 
 import type { UserSecret } from "../../../shared/config/mod.ts";
 import {
-  defaultScramIterations,
   deriveScramSecret,
-  type MockScramSecret,
   mockScramSecret,
   parseScramSecret,
-  randomScramSalt,
   type ScramKeys,
   type ScramSecret,
 } from "../../../shared/wire/mod.ts";
@@ -34,6 +31,7 @@ export class Credential {
   /** Gives the SCRAM secret; null if the user cannot have one. May call back at once. */
   scramSecret(
     control: ControlLink,
+    mockKey: Uint8Array,
     iterations: number,
     callback: (secret: ScramSecret | null) => void,
   ): void {
@@ -47,7 +45,8 @@ export class Credential {
       return;
     }
     this.#waiting = [callback];
-    const salt = randomScramSalt();
+    // The salt that an unknown user of this name has, on every worker: nobody can tell them apart.
+    const { salt } = mockScramSecret(mockKey, this.user, iterations);
     control.saltedPassword(password, salt, iterations, (salted) => {
       if (salted !== null) this.scram = deriveScramSecret(salted, salt, iterations);
       const waiting = this.#waiting ?? [];
@@ -55,9 +54,4 @@ export class Credential {
       for (const each of waiting) each(this.scram);
     });
   }
-}
-
-/** A secret that no password matches, for users that do not exist; the same salt each time. */
-export function mockSecret(key: Uint8Array, user: string): MockScramSecret {
-  return mockScramSecret(key, user, defaultScramIterations);
 }

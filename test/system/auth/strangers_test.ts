@@ -1,0 +1,199 @@
+// What somebody without a password can learn: nothing. Whether a user or a database exists, which secrets are stored
+// and which servers are down is told after the proof only, and all failures look the same, on every worker.
+
+import {
+  Backend,
+  cancelKeyWorker,
+  md5Response,
+  md5Secret,
+  parseAuthentication,
+  type ParsedError,
+  parseErrorFields,
+  passwordMessage,
+  saslInitialResponse,
+  saslResponse,
+  ScramClientExchange,
+  scramSha256,
+} from "../../../shared/wire/mod.ts";
+import { assert, suite, until } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { notation } from "../../support/notation.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { startPostgres } from "../../support/postgres.ts";
+import { RawClient, ServerError } from "../../support/raw_client.ts";
+import { freePort } from "../../support/temp.ts";
+
+needs("postgresql");
+
+const postgres = await startPostgres();
+await postgres.query("CREATE ROLE outsider LOGIN");
+await postgres.query("CREATE DATABASE closed_shop");
+await postgres.query("REVOKE CONNECT ON DATABASE closed_shop FROM PUBLIC");
+const [stored] = await postgres.query(
+  "CREATE ROLE hashed LOGIN PASSWORD 'right'; SELECT rolpassword FROM pg_authid WHERE rolname = 'hashed'",
+);
+const userlist = {
+  postgres: "right",
+  outsider: "right",
+  hashed: String(stored!["rolpassword"]),
+  hash_md5: md5Secret("hash_md5", "right"),
+  nothing: "",
+  admin: "right",
+};
+const deadPort = await freePort();
+const databases = {
+  postgres: `host=127.0.0.1 port=${postgres.port}`,
+  dead: `host=127.0.0.1 port=${deadPort}`,
+  unresolved: "host=no-such-host.invalid",
+  closed_shop: `host=127.0.0.1 port=${postgres.port}`,
+};
+/** Users and databases, existing or not, that must all look alike. */
+const ATTEMPTS: readonly (readonly [user: string, database: string])[] = [
+  ["postgres", "postgres"],
+  ["hashed", "postgres"],
+  ["nothing", "postgres"],
+  ["stranger", "postgres"],
+  ["postgres", "nowhere"],
+  ["stranger", "nowhere"],
+  ["outsider", "closed_shop"],
+  ["postgres", "dead"],
+  ["postgres", "unresolved"],
+  ["postgres", "pgbouncer"],
+  ["admin", "pgbouncer"],
+  ["stranger", "pgbouncer"],
+];
+
+const start = (settings: Record<string, string | number>, workers?: number) =>
+  startPgweir({
+    ini: { databases, pgbouncer: { server_login_retry: 0.2, max_client_conn: 400, ...settings } },
+    userlist,
+    ...(workers === undefined ? {} : { workers }),
+    readyTimeoutMs: 60_000,
+  });
+
+interface Seen {
+  /** The messages of the pooler in the short notation. */
+  readonly replies: string;
+  readonly error: ParsedError;
+  readonly salt: string;
+  readonly iterations: number;
+}
+
+/** Logs in with a wrong password and keeps all that can be seen. */
+async function attempt(pooler: Pgweir, user: string, database: string): Promise<Seen> {
+  const client = await RawClient.connect(pooler);
+  client.startup({ user, database });
+  const replies: string[] = [];
+  const scram = new ScramClientExchange();
+  let salt = "";
+  let iterations = 0;
+  for (;;) {
+    const message = (await client.message())!;
+    replies.push(notation(message));
+    if (message.type === Backend.errorResponse) {
+      assert.is(await client.repliesUntilClosed(), "closed");
+      return {
+        replies: replies.join(" "),
+        error: parseErrorFields(message.body),
+        salt,
+        iterations,
+      };
+    }
+    const asked = parseAuthentication(message.body);
+    if (asked.kind === "md5") {
+      client.send(passwordMessage(md5Response(md5Secret(user, "wrong"), asked.salt)));
+    } else if (asked.kind === "cleartext") {
+      client.send(passwordMessage("wrong"));
+    } else if (asked.kind === "sasl") {
+      client.send(saslInitialResponse(scramSha256, scram.first()));
+    } else if (asked.kind === "saslContinue") {
+      const challenge = scram.continue(asked.data);
+      assert.is(challenge.kind, "challenge");
+      if (challenge.kind !== "challenge") continue;
+      salt = [...challenge.salt].join();
+      iterations = challenge.iterations;
+      client.send(saslResponse(scram.proof(new Uint8Array(32))));
+    } else {
+      throw new Error(`attempt: asked for ${asked.kind}`);
+    }
+  }
+}
+
+const tests = suite("strangers");
+
+tests.after(async () => {
+  await postgres.stop("immediate");
+});
+
+for (const auth of ["scram-sha-256", "md5", "plain"]) {
+  // An unknown user or database, or a server that was down, was told before the password was asked for, or in
+  // other words, or after another number of messages.
+  tests(`every failed login looks the same with auth_type ${auth}`, async () => {
+    const pooler = await start({ auth_type: auth });
+    let first: Seen | null = null;
+    for (const [user, database] of ATTEMPTS) {
+      // Whose secret is a SCRAM secret is asked for SCRAM by md5 too, as PostgreSQL does it.
+      if (auth === "md5" && user === "hashed") continue;
+      const seen = await attempt(pooler, user, database);
+      first ??= seen;
+      assert.is(seen.replies, first.replies, `${user} to ${database}`);
+      assert.equal(seen.error, first.error, `${user} to ${database}`);
+      assert.is(seen.error.code, "28P01");
+      assert.not.match(JSON.stringify(seen.error), /stranger|nowhere|dead|127\.0|outsider|closed/);
+    }
+    await pooler.stop();
+  });
+}
+
+// A stranger asked twice: real users have one salt, unknown ones had a new one each time, or one for each
+// worker, or the iterations of another setting.
+tests("salts and iterations tell nobody who exists, whichever worker is asked", async () => {
+  const pooler = await start({ auth_type: "scram-sha-256", scram_iterations: 5000 }, 2);
+  for (const user of ["postgres", "stranger", "hash_md5", "nothing", "other stranger"]) {
+    const salts = new Set<string>();
+    for (let i = 0; i < 12; i++) {
+      const seen = await attempt(pooler, user, "postgres");
+      salts.add(seen.salt);
+      assert.is(seen.salt.split(",").length, 16, user);
+      assert.is(seen.iterations, 5000, user);
+    }
+    assert.is(salts.size, 1, `${user} has ${salts.size} salts`);
+  }
+  assert.is.not(
+    (await attempt(pooler, "stranger", "postgres")).salt,
+    (await attempt(pooler, "other stranger", "postgres")).salt,
+  );
+  // Both workers have been asked, since the kernel chooses for each of the sixty.
+  const workers = new Set<number>();
+  await until("both workers", async () => {
+    const client = await RawClient.login(pooler, {
+      user: "postgres",
+      database: "postgres",
+      password: "right",
+    });
+    workers.add(cancelKeyWorker(client.key!.processId, client.key!.secret));
+    await client.end();
+    return workers.size === 2;
+  });
+  await pooler.stop();
+});
+
+// After the proof the truth helps.
+tests("who has proved to be somebody is told what is wrong", async () => {
+  const pooler = await start({ auth_type: "scram-sha-256" });
+  const told = async (user: string, database: string) => {
+    try {
+      await (await RawClient.login(pooler, { user, database, password: "right" })).end();
+      return "in";
+    } catch (error) {
+      return error instanceof ServerError ? `${error.code} ${error.fields.message}` : String(error);
+    }
+  };
+  assert.is(await told("postgres", "postgres"), "in");
+  assert.is(await told("postgres", "nowhere"), "3D000 no such database: nowhere");
+  assert.match(await told("outsider", "closed_shop"), /^42501 permission denied for database/);
+  assert.match(await told("postgres", "pgbouncer"), /^42501 not allowed/);
+  await pooler.stop();
+});
+
+tests.run();
