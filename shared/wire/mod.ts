@@ -20,7 +20,6 @@ export {
   type MockScramSecret,
   mockScramSecret,
   parseScramSecret,
-  randomScramSalt,
   saltedPassword,
   type ScramKeys,
   scramKeys,

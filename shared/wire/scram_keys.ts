@@ -2,7 +2,7 @@
 // unknown users. The exchanges of messages are in scram.ts.
 // Iteration counts and salts are bounded, whoever sent them: nobody may make us compute for hours.
 
-import { createHash, createHmac, pbkdf2, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHash, createHmac, pbkdf2, timingSafeEqual } from "node:crypto";
 import { preparePassword } from "./saslprep.ts";
 import { decodeBase64, encodeBase64, encodeUtf8, latin1Bytes } from "./text.ts";
 
@@ -12,6 +12,7 @@ export const maxScramIterations = 10_000_000;
 export const defaultScramIterations = 4096;
 
 export const keyBytes = 32;
+/** As PostgreSQL's. */
 const saltBytes = 16;
 export const maxSaltBytes = 1024;
 
@@ -90,11 +91,6 @@ export function deriveScramSecret(
 /** Whether the salted password of a clear-text login is the one of the secret; constant time. */
 export function scramSecretMatches(secret: ScramSecret, saltedPassword: Uint8Array): boolean {
   return timingSafeEqual(scramKeys(saltedPassword).serverKey, secret.serverKey);
-}
-
-/** 16 random bytes, as PostgreSQL uses. */
-export function randomScramSalt(): Uint8Array {
-  return new Uint8Array(randomBytes(saltBytes));
 }
 
 /** Stands in for the secret of a user that has none; an exchange with it always fails. */
