@@ -178,6 +178,33 @@ export async function runWorkerCancels(name: string, startBroker: StartBroker): 
     for (const each of clients) await each.end();
   });
 
+  // The broker was away: workers stood still, or never found back to it.
+  tests("without the bus traffic goes on, and cancels work again when it is back", async () => {
+    const clients = await fleet.clients(2, login);
+    await fleet.broker.kill();
+    for (const client of clients) assert.equal(await client.query("SELECT 1"), [["1"]]);
+    for (const client of clients) client.send(f.Q("SELECT pg_sleep(300)"));
+    await sleeping(clients.length);
+    // Those that reach the owner by chance work; the others are closed, and no one is answered.
+    const closings = await Promise.all(clients.map((client) => client.cancel()));
+    assert.equal([...new Set(closings)], [""]);
+    await fleet.broker.start();
+    await until(
+      "every query to be cancelled",
+      async () => {
+        const running = clients.filter((client) => client.unread === 0);
+        await Promise.all(running.map((client) => client.cancel()));
+        return running.length === 0;
+      },
+      60_000,
+      50,
+    );
+    for (const client of clients) {
+      assert.is(await client.replies(), CANCELLED);
+      await client.end();
+    }
+  });
+
   // A worker died and its successor got the same id: keys of the dead one cancelled what the new one ran.
   tests("keys of a dead worker cancel nothing of its successor with the same id", async () => {
     const dead = IDS[3];
