@@ -15,6 +15,7 @@ import {
 import {
   Frontend,
   frontendFrameProblem,
+  parameterStatus,
   readInt32,
   readyForQuery,
 } from "../../../shared/wire/mod.ts";
@@ -60,6 +61,8 @@ export class ClientSession implements StreamOwner {
   user = "";
   database = "";
   parameters: ParameterSet;
+  /** What it asked for at login: what RESET leads back to. */
+  initial: ParameterSet;
   names: StatementNames | null = null;
   processId = 0;
   /** The secret of its cancel key, four bytes as an int32. */
@@ -108,6 +111,7 @@ export class ClientSession implements StreamOwner {
     this.id = plane.nextId();
     this.connectedAt = plane.reactor.now;
     this.parameters = plane.tracker.none;
+    this.initial = this.parameters;
     this.login = new ClientLogin(this, unixSocket);
     this.stream = new Stream(plane.reactor, fd, this);
   }
@@ -295,13 +299,27 @@ export class ClientSession implements StreamOwner {
 
   /** The server has this client's parameters; returns them as the server spells them. */
   onParametersSet(values: readonly (string | null)[]): ParameterSet {
-    const pool = this.pool as Pool;
-    pool.proven.add(this.parameters);
-    const wanted = this.parameters.values;
-    const spelled = wanted.map((value, index) => value === null ? null : values[index] ?? value);
-    this.parameters = this.plane.tracker.intern(spelled);
-    pool.proven.add(this.parameters);
-    return this.parameters;
+    const { tracker } = this.plane;
+    const asked = this.parameters;
+    const spelled = tracker.intern(
+      asked.values.map((value, index) => value === null ? null : values[index] ?? value),
+    );
+    (this.pool as Pool).onSpelled(asked, spelled);
+    this.parameters = spelled;
+    if (asked === this.initial) this.initial = spelled;
+    // It was greeted with what it had asked for.
+    this.#report(asked, spelled);
+    return spelled;
+  }
+
+  /** Tells the client the values that differ. */
+  #report(told: ParameterSet, now: ParameterSet): void {
+    if (told === now) return;
+    for (const [index, name] of this.plane.tracker.names.entries()) {
+      const value = now.values[index] ?? null;
+      if (value === null || value === told.values[index]) continue;
+      this.sendOwn(parameterStatus(name, value));
+    }
   }
 
   resumeLinked(): void {

@@ -402,6 +402,8 @@ export class ClientLogin {
     const client = this.#client;
     const pool = client.pool as Pool;
     client.plane.giveKey(client);
+    client.parameters = pool.spellingOf(client.parameters);
+    client.initial = client.parameters;
     this.#finish(pool.greetingFor(client));
     pool.counters[Counter.logins]!++;
   }

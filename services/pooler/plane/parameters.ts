@@ -15,14 +15,22 @@ const alwaysTracked = [
   "application_name",
 ];
 
-/** Interned sets kept at most; beyond it the table starts anew, which only costs comparisons. */
+/**
+ * Interned sets kept at most, and their size; beyond it the table starts anew, which only costs
+ * comparisons. They come from startup packets, which anybody may send.
+ */
 const internedMax = 10_000;
+const internedMaxLength = 2_000_000;
+
+/** Lists whose elements SET would quote once more. */
+const quotedLists = ["search_path"];
 
 export class ParameterTracker {
   readonly names: readonly string[];
   readonly none: ParameterSet;
   readonly #indexes = new Map<string, number>();
   readonly #interned = new Map<string, ParameterSet>();
+  #internedLength = 0;
 
   constructor(extra: readonly string[]) {
     const names = [...alwaysTracked];
@@ -43,7 +51,11 @@ export class ParameterTracker {
     const key = values.map((value) => value === null ? "-" : `=${value}`).join("\0");
     let set = this.#interned.get(key);
     if (set === undefined) {
-      if (this.#interned.size >= internedMax) this.#interned.clear();
+      this.#internedLength += key.length;
+      if (this.#interned.size >= internedMax || this.#internedLength > internedMaxLength) {
+        this.#interned.clear();
+        this.#internedLength = key.length;
+      }
       set = { values: [...values] };
       this.#interned.set(key, set);
     }
@@ -73,23 +85,33 @@ export class ParameterTracker {
       const now = current[i] ?? null;
       const target = wanted.values[i] ?? defaults[i] ?? null;
       if (now === null || target === null || now === target) continue;
-      statements.push(`SET ${this.names[i]}=${quoteLiteral(target)}`);
+      statements.push(setOne(this.names[i] as string, target));
     }
     return statements.join(";");
   }
 }
 
-/**
- * A value as it may travel in a SET: printable ASCII, anything else replaced by `?`. PostgreSQL does
- * the same to application_name, and the other tracked parameters have no such characters. It also
- * keeps a multi-byte client_encoding from turning an escaped byte into a quote.
- */
-export function cleanValue(value: string): string {
-  return value.replace(/[^\x20-\x7e]/g, "?");
+function setOne(name: string, value: string): string {
+  const lower = name.toLowerCase();
+  const literal = quoteLiteral(value);
+  if (quotedLists.includes(lower)) {
+    return `SELECT pg_catalog.set_config('${name}',${literal},false)`;
+  }
+  // A style without an order of day and month takes the order from what was set before it.
+  const isPart = lower === "datestyle" && !value.includes(",");
+  return `${isPart ? "SET DateStyle=DEFAULT;" : ""}SET ${name}=${literal}`;
 }
 
-/** A string literal that means the same whatever standard_conforming_strings is. */
+/**
+ * A string literal in ASCII that means the same whatever standard_conforming_strings is, and in any
+ * client_encoding: in some of them a byte of a longer character looks like a quote.
+ */
 export function quoteLiteral(value: string): string {
   const quoted = value.replaceAll("'", "''");
-  return value.includes("\\") ? ` E'${quoted.replaceAll("\\", "\\\\")}'` : `'${quoted}'`;
+  if (/^[\x20-\x5b\x5d-\x7e]*$/.test(quoted)) return `'${quoted}'`;
+  const escaped = quoted.replace(/[^\x20-\x5b\x5d-\x7e]/gu, (char) => {
+    if (char === "\\") return "\\\\";
+    return `\\U${(char.codePointAt(0) as number).toString(16).padStart(8, "0")}`;
+  });
+  return ` E'${escaped}'`;
 }

@@ -65,6 +65,7 @@ export class Pool {
   #retryAt = 0;
   #nextHost = 0;
   readonly #greetings = new Map<ParameterSet, Uint8Array>();
+  #spellings = new WeakMap<ParameterSet, ParameterSet>();
 
   constructor(
     plane: Plane,
@@ -192,9 +193,22 @@ export class Pool {
   onWelcome(parameters: ReadonlyMap<string, string>): void {
     this.welcome = parameters;
     this.#greetings.clear();
+    this.#spellings = new WeakMap();
     this.#failure = null;
     this.#failures = 0;
     this.#retryAt = 0;
+  }
+
+  /** Notes how PostgreSQL spells what clients ask for. */
+  onSpelled(asked: ParameterSet, spelled: ParameterSet): void {
+    this.proven.add(asked);
+    this.proven.add(spelled);
+    this.#spellings.set(asked, spelled);
+  }
+
+  /** What a client asked for, as PostgreSQL spells it if that is known. */
+  spellingOf(asked: ParameterSet): ParameterSet {
+    return this.#spellings.get(asked) ?? asked;
   }
 
   /**

@@ -7,6 +7,7 @@ import { Errno, errnoText, type Stream, type StreamOwner } from "../../../shared
 import {
   Backend,
   backendFrameProblem,
+  parameterStatus,
   parseBackendKeyData,
   type ParsedError,
   parseErrorFields,
@@ -69,6 +70,7 @@ const resumeBelow = 1024;
 const deallocateAll = bytesOf("DEALLOCATE ALL\0");
 const discardAll = bytesOf("DISCARD ALL\0");
 const listen = bytesOf("LISTEN\0");
+const reset = bytesOf("RESET\0");
 const outdatedPlan = bytesOf("\0RRevalidateCachedQuery\0");
 
 function bytesOf(text: string): Uint8Array {
@@ -125,8 +127,13 @@ export class ServerConnection implements StreamOwner {
   #tail: Uint8Array | null = null;
   #journal: JournalEntry[] = [];
   #journalAt = 0;
+  /** A query of the pooler's is outstanding. */
+  #ownRuns = false;
   #ownFailure: ParsedError | null = null;
   #lastWords: ParsedError | null = null;
+  /** Parameters that were reported since the last ReadyForQuery, and whether by a RESET. */
+  #reported: number[] = [];
+  #wasReset = false;
   /** The client that was the last to LISTEN here. */
   #listener: ClientSession | null = null;
 
@@ -255,6 +262,7 @@ export class ServerConnection implements StreamOwner {
   /** The message that sets the linked client's parameters; counts as outstanding from now on. */
   ownQuery(sql: string): Uint8Array {
     this.requests.push(Request.ownQuery);
+    this.#ownRuns = true;
     this.#ownFailure = null;
     return queryMessage(sql);
   }
@@ -330,7 +338,7 @@ export class ServerConnection implements StreamOwner {
         return this.#violation("bad pkt header", run, at);
       }
       const next = at + 1 + length;
-      if (type === Backend.dataRow || type === Backend.copyData) {
+      if ((type === Backend.dataRow || type === Backend.copyData) && !this.#ownRuns) {
         if (next > end) {
           this.#bodyLeft = next - end;
           this.#bodyDrop = false;
@@ -351,10 +359,16 @@ export class ServerConnection implements StreamOwner {
           if (!isStatus(this.status)) return this.#violation("unknown status", run, at);
           if (own) {
             requests.pop();
+            this.#ownRuns = false;
             ownEnded = true;
             break;
           }
           if (!this.#endOfRequest()) return this.#violation("unexpected packet", run, at);
+          if (this.#reported.length > 0 || this.#wasReset) {
+            outlet.pass(run, at);
+            run = at;
+            this.#endOfChanges();
+          }
           break;
         }
         case Backend.parseComplete: {
@@ -425,6 +439,8 @@ export class ServerConnection implements StreamOwner {
           // It may have been asked for by a client that had this server before.
           if (this.#listener !== this.client) keep = false;
           break;
+        case Backend.dataRow:
+        case Backend.copyData:
         case Backend.copyOut:
         case Backend.copyDone:
         case Backend.functionCallResponse:
@@ -643,8 +659,13 @@ export class ServerConnection implements StreamOwner {
         if (startsWith(bytes, at, end, deallocateAll)) this.#onDiscard();
         else if (startsWith(bytes, at, end, discardAll)) {
           this.#listener = null;
+          this.#wasReset = true;
+          this.#reported = this.plane.tracker.names.map((_, index) => index);
           this.#onDiscard();
         }
+        return;
+      case 0x52: // R
+        if (startsWith(bytes, at, end, reset)) this.#wasReset = true;
         return;
       case 0x4c: // L
         if (startsWith(bytes, at, end, listen)) this.#listener = this.client;
@@ -706,6 +727,28 @@ export class ServerConnection implements StreamOwner {
     if (client === null || this.requests.front() === Request.ownQuery) return;
     client.parameters = this.plane.tracker.with(client.parameters, index, parameter.value);
     this.syncedFor = client.parameters;
+    this.#reported.push(index);
+  }
+
+  /**
+   * Parameters have changed before this ReadyForQuery. What a RESET has led back to the server's
+   * default is, for a client that asked for a value at its login, that value.
+   */
+  #endOfChanges(): void {
+    const client = this.client;
+    if (this.#wasReset && client !== null) {
+      const { tracker } = this.plane;
+      for (const index of this.#reported) {
+        const asked = client.initial.values[index] ?? null;
+        const value = this.values[index] ?? null;
+        if (asked === null || asked === value || value !== this.defaults[index]) continue;
+        client.parameters = tracker.with(client.parameters, index, asked);
+        this.syncedFor = null;
+        this.plane.outlet.put(parameterStatus(tracker.names[index] as string, asked));
+      }
+    }
+    this.#wasReset = false;
+    this.#reported = [];
   }
 
   /** The pooler's SET ended: go on with what the client sent, or tell it why not. */

@@ -9,7 +9,7 @@ import {
   parseOptions,
   type StartupPacket,
 } from "../../../shared/wire/mod.ts";
-import { cleanValue, type ParameterSet, type ParameterTracker } from "./parameters.ts";
+import type { ParameterSet, ParameterTracker } from "./parameters.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 
 /** Longer names are refused, never cut: two names must not become one. */
@@ -94,16 +94,25 @@ export class StartupReader {
 
   #take(name: string, value: string, where: string, values: (string | null)[]): Refusal | null {
     const index = this.#tracker.indexOf(name);
-    if (index >= 0) values[index] = cleanValue(value);
-    else if (!this.#ignored.has(name.toLowerCase())) {
+    if (index >= 0) {
+      values[index] = name.toLowerCase() === "application_name" ? asciiOnly(value) : value;
+    } else if (!this.#ignored.has(name.toLowerCase())) {
       return {
         code: "22023",
-        message: `unsupported startup parameter${where}: ${cleanValue(name).slice(0, 64)}`,
+        message: `unsupported startup parameter${where}: ${asciiOnly(name).slice(0, 64)}`,
         hint: "Add it to ignore_startup_parameters, or let the client not send it",
       };
     }
     return null;
   }
+}
+
+/** Every byte outside printable ASCII replaced by `?`, as PostgreSQL does to application_name. */
+function asciiOnly(text: string): string {
+  return Array.from(
+    utf8.encode(text),
+    (byte) => byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "?",
+  ).join("");
 }
 
 function replicationRefusal(value: string): Refusal | null {
