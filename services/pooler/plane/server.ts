@@ -413,7 +413,15 @@ export class ServerConnection implements StreamOwner {
         case Backend.errorResponse: {
           // The beginning of a large one has what is needed.
           const parsed = parseErrorFields(bytes.subarray(at + 5, whole ? next : end));
-          if (parsed.severity === "FATAL" || parsed.severity === "PANIC") this.#lastWords = parsed;
+          if (parsed.severity === "FATAL" || parsed.severity === "PANIC") {
+            this.#lastWords = parsed;
+            // Behind the end of a transaction it is no answer to the client, who will get another server.
+            if (this.releasable) {
+              this.closeNeeded = true;
+              keep = false;
+              break;
+            }
+          }
           if (whole && parsed.code === "0A000") this.#onUnsupported(bytes, at + 5, next);
           if (own) this.#ownFailure = parsed;
           else {
