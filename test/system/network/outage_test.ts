@@ -1,7 +1,12 @@
 // Servers that fail in ways a real PostgreSQL won't on demand: they refuse, hang, close at once, or say good-bye and
 // stay. The worker asks again, soon but never in a storm, and tells clients what is so.
 
-import { Backend, errorResponse, parseErrorFields } from "../../../shared/wire/mod.ts";
+import {
+  Backend,
+  errorResponse,
+  parseErrorFields,
+  readyForQuery,
+} from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { type FakeSession, startFakePostgres } from "../../support/fake_postgres.ts";
 import { f } from "../../support/notation.ts";
@@ -16,6 +21,7 @@ const pooler = await startPgweir({
   ini: {
     databases: {
       farewell: host,
+      one: `host=127.0.0.1 port=${fake.port} pool_size=1`,
       starting: host,
       closing: host,
       refusing: host,
@@ -82,12 +88,44 @@ tests("an idle server that says good-bye is not used again", async () => {
   await client.end();
 });
 
+// It said good-bye right behind an answer: the client got both, and the next one a server that was gone.
+tests(
+  "a good-bye behind the end of a transaction is not passed on",
+  async () => {
+    let said = false;
+    fake.options = {
+      onMessage: (session, message) => {
+        if (said) return session.answer(message);
+        said = true;
+        session.send(
+          session.oneRow("mine"),
+          readyForQuery("I"),
+          fatal("57P01", "terminating connection due to administrator command"),
+        );
+        session.end();
+      },
+    };
+    const [first, second] = await Promise.all(
+      Array.from({ length: 2 }, () => RawClient.login(pooler, { user, database: "one" })),
+    );
+    first!.send(f.Q("SELECT 1"));
+    second!.send(f.Q("SELECT 1"));
+    assert.is(await first!.replies(1, patient), RESULT);
+    assert.is(await second!.replies(1, patient), RESULT);
+    await first!.readNothingFor(50);
+    assert.is((await first!.query("SELECT 2")).length, 1);
+    await first!.end();
+    await second!.end();
+  },
+);
+
 // Hundreds of clients waited for a server that was starting up, and the pooler knocked for each of them.
 tests("a server that is starting up is asked by one connection at a time", async () => {
   const seen = watchLogins((session) => {
     session.send(fatal("57P03", "the database system is starting up"));
     session.end();
   });
+  const others = fake.open.length;
   const waiting = waitingClients(100, "starting");
   // As many as the pool may have, since nobody knew; from then on it is known.
   await until("the first attempts to fail", () => seen.attempts >= 20 && seen.now === 0);
@@ -98,7 +136,7 @@ tests("a server that is starting up is asked by one connection at a time", async
   assert.ok(seen.attempts < before + 8, `${seen.attempts - before} attempts`);
   fake.options = {};
   for (const got of await Promise.all(waiting)) assert.is(got, RESULT);
-  assert.ok(fake.open.length <= 20 + 1, `${fake.open.length} connections`);
+  assert.ok(fake.open.length <= others + 20, `${fake.open.length - others} connections`);
 });
 
 tests("a server that closes every connection at once is asked now and then", async () => {
