@@ -698,6 +698,8 @@ export class ClientSession implements StreamOwner {
   /** Ends the connection with an error message. */
   fail(refusal: Refusal): void {
     if (this.closed) return;
+    // Nobody who sends a cancel request is ever answered.
+    if (this.plane.cancels.requesters.has(this)) return this.close(refusal.message);
     if (!this.#leaving) this.stream.sendBytes(fatal(refusal));
     this.closeAfterFlush(refusal.message);
   }

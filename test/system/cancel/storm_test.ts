@@ -140,4 +140,21 @@ tests("cancels that PostgreSQL never answers are given up together", async () =>
   }
 });
 
+// A worker that was told to stop said so to everybody, also to who had sent a cancel.
+tests("a cancel under way when the worker stops is closed without an answer", async () => {
+  const [client] = await clients(1, "relayed");
+  client!.send(f.Q("SELECT pg_sleep(300)"));
+  await sleeping(1);
+  relay.cancels.blackHole = true;
+  const cancel = client!.cancel();
+  const cancels = relay.links.filter((link) => link.kind === "cancel").length;
+  await until(
+    "it to be under way",
+    () => relay.links.filter((link) => link.kind === "cancel").length > cancels,
+  );
+  pooler.signal("SIGQUIT");
+  assert.is(await cancel, "");
+  client!.close();
+});
+
 tests.run();
