@@ -207,7 +207,8 @@ export class ClientSession implements StreamOwner {
   /** Few or no requests are outstanding any more. */
   onRequestsAnswered(outstanding: number): void {
     if (this.#leaving && outstanding === 0) this.close("client close request");
-    if (this.#held && (outstanding === 0 || this.server?.copyIn)) {
+    const server = this.server;
+    if (this.#held && (server === null || server.requests.cycles === 0 || server.copyIn)) {
       this.#held = false;
       this.#congested = false;
       this.resumeLinked();
@@ -408,14 +409,15 @@ export class ClientSession implements StreamOwner {
           switch (type) {
             case Frontend.query:
               requests.push(Request.query);
-              server.unnamedOwner = null;
-              this.unnamedOn = null;
               if (server.prepared.size > 0 && mentionsDiscard(bytes, at + 5, end)) {
                 server.mayDiscard = true;
               }
               break;
             case Frontend.sync:
-              if (!server.copyIn) requests.push(Request.sync);
+              if (!server.copyIn) {
+                requests.push(Request.sync);
+                server.group++;
+              }
               server.skipping = false;
               break;
             case Frontend.execute:
@@ -431,7 +433,7 @@ export class ClientSession implements StreamOwner {
                 if (end - at < TAIL_MAX) return this.#wait(server, run, at, end);
                 return this.#refuse(refusals.brokenBind, run, at);
               }
-              if (server.mayDiscard && nameEnd > portalEnd + 1 && !server.copyIn) {
+              if (requests.cycles > 0 && this.#isUnsure(server, portalEnd + 1, nameEnd)) {
                 return this.#hold(server, run, at, end);
               }
               server.synced = false;
@@ -471,14 +473,23 @@ export class ClientSession implements StreamOwner {
                 requests.push(Request.parse);
                 break;
               }
-              if (server.mayDiscard && !server.copyIn) return this.#hold(server, run, at, end);
               if (next > end) {
                 if (length < TAIL_MAX) return this.#wait(server, run, at, end);
                 if (length > parseMax) return this.#refuse(refusals.statementTooLarge, run, at);
+                // Its text is not known yet, and when it is there is no stopping.
+                if (requests.cycles > 0 && server.isUnsure) {
+                  return this.#hold(server, run, at, end);
+                }
                 this.#gather = new Gather(1 + length);
                 this.#gather.add(bytes, at, end);
                 outlet.pass(run, at);
                 return this.#wait(server, end, end, end);
+              }
+              if (requests.cycles > 0 && server.isUnsure) {
+                const nameEnd = zeroAt(bytes, at + 5, next);
+                if (this.#isUnsure(server, at + 5, nameEnd, next)) {
+                  return this.#hold(server, run, at, end);
+                }
               }
               outlet.pass(run, at);
               run = at;
@@ -498,7 +509,10 @@ export class ClientSession implements StreamOwner {
                   : refusals.brokenDescribe;
                 return this.#refuse(broken, run, at);
               }
-              if (server.mayDiscard && bytes[at + 5] === 0x53 && !server.copyIn) {
+              if (
+                requests.cycles > 0 && bytes[at + 5] === 0x53 &&
+                this.#isUnsure(server, at + 6, next - 1)
+              ) {
                 return this.#hold(server, run, at, end);
               }
               server.synced = false;
@@ -574,9 +588,20 @@ export class ClientSession implements StreamOwner {
   }
 
   /**
-   * Sends what was relayed and keeps the rest, which names prepared statements, until the requests
-   * before it are answered: one of them may drop statements, here or on the server.
+   * Whether it is open what the statement name [from, to) will mean, or whether the server will have
+   * the statement: that depends on requests that are not answered yet. `textEnd`: where the text
+   * behind the name ends, if this is a Parse.
    */
+  #isUnsure(server: ServerConnection, from: number, to: number, textEnd = 0): boolean {
+    if (from === to || server.copyIn || !server.isUnsure) return false;
+    if (server.mayDiscard) return true;
+    const bytes = this.plane.arena.bytes;
+    const named = this.names?.get(bytes, from, to)?.statement ?? null;
+    const text = textEnd > to ? server.pool.statements.find(bytes, to + 1, textEnd) : null;
+    return server.isOpen([named, text], bytes, from, to);
+  }
+
+  /** Sends what was relayed and keeps the rest until the requests before it are answered. */
   #hold(server: ServerConnection, run: number, at: number, end: number): void {
     this.#input = this.plane.arena.bytes.slice(at, end);
     this.#held = true;

@@ -3,7 +3,7 @@
 // what goes to the server, in place of the client's message or before it; the caller has passed on what
 // came before. The tables themselves are statements.ts; what a server's error undoes is its journal.
 
-import { bindMessage, Frontend } from "../../../shared/wire/mod.ts";
+import { bindMessage, closeMessage, Frontend, message } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -14,6 +14,8 @@ import { Counter } from "./stats.ts";
 
 /** Fails with 26000 on any server; stands for a message that is known to fail. */
 const failingBind = bindMessage("", "PGWEIR_none");
+const trialName = new TextEncoder().encode("PGWEIR_trial\0");
+const trialClose = closeMessage("S", "PGWEIR_trial");
 const ownPrefix = new TextEncoder().encode("PGWEIR_");
 const decoder = new TextDecoder();
 
@@ -86,22 +88,35 @@ export class Prepared {
     server.synced = false;
     pool.counters[Counter.clientParses]!++;
     client.names ??= new StatementNames(pool.statements);
-    if (client.names.get(bytes, nameFrom, nameEnd) !== null) {
+    const taken = client.names.get(bytes, nameFrom, nameEnd);
+    if (taken !== null) {
+      // The server is to find it out, since it may find something else wrong with the text first.
       const name = decoder.decode(bytes.slice(nameFrom, nameEnd));
-      const message = `prepared statement "${name}" already exists`;
-      this.putFailing(server, { code: "42P05", message });
+      const failure = { code: "42P05", message: `prepared statement "${name}" already exists` };
+      this.prepare(server, taken.statement);
+      const text = bytes.slice(nameEnd + 1, next);
+      this.#plane.outlet.put(message(Frontend.parse, taken.statement.name, text));
+      server.requests.push(Request.failsHere);
+      server.record(null, null, null, null, failure);
       return true;
     }
     const statement = pool.statements.intern(bytes, nameEnd + 1, next);
     const entry = client.names.add(bytes, nameFrom, nameEnd, statement);
     if (server.prepared.use(statement)) {
-      if (!server.failedTransaction) {
+      if (server.requests.cycles === 0 && !server.failedTransaction) {
         server.requests.push(Request.parseHere);
         server.record(null, null, entry, null);
         return true;
       }
-      // A failed transaction takes no Parse, but for one of its end: that is the server's to judge.
-      this.#evict(server, statement);
+      // A failed transaction takes no Parse but for one of its end, and what is still under way may
+      // fail: the server judges the text under a name that is dropped again.
+      this.#plane.outlet.put(message(Frontend.parse, trialName, bytes.slice(nameEnd + 1, next)));
+      server.requests.push(Request.parseNamed);
+      server.record(null, null, entry, null);
+      this.#plane.outlet.put(trialClose);
+      server.requests.push(Request.ownClose);
+      server.record(null, null, null, null);
+      return true;
     }
     this.#makeRoom(server);
     this.#plane.outlet.put(statement.parse);

@@ -43,6 +43,8 @@ export class Requests {
   #codes = new Uint8Array(32);
   #head = 0;
   #count = 0;
+  /** Requests that end with ReadyForQuery: the server answers them without more from the client. */
+  cycles = 0;
 
   get count(): number {
     return this.#count;
@@ -65,6 +67,7 @@ export class Requests {
     if (this.#count === this.#codes.length) this.#grow();
     this.#codes[(this.#head + this.#count) & (this.#codes.length - 1)] = code;
     this.#count++;
+    if (code <= Request.functionCall) this.cycles++;
   }
 
   pop(): number {
@@ -72,6 +75,7 @@ export class Requests {
     const code = this.#codes[this.#head] as number;
     this.#head = (this.#head + 1) & (this.#codes.length - 1);
     this.#count--;
+    if (code <= Request.functionCall) this.cycles--;
     return code;
   }
 
@@ -82,6 +86,7 @@ export class Requests {
   clear(): void {
     this.#head = 0;
     this.#count = 0;
+    this.cycles = 0;
   }
 
   /**

@@ -58,6 +58,8 @@ interface JournalEntry {
   readonly nameRemoved: StatementName | null;
   /** The error text of a message that was replaced by a failing one. */
   readonly failure: Refusal | null;
+  /** How many Syncs had been sent before. */
+  readonly group: number;
 }
 
 const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
@@ -67,6 +69,8 @@ const statusInTransaction = 0x54;
 const statusFailed = 0x45;
 /** A client that was stopped for its many outstanding requests is read again below this. */
 const resumeBelow = 1024;
+/** Journal entries that are looked through for a message; with more of them it waits. */
+const openSearchMax = 256;
 const deallocateAll = bytesOf("DEALLOCATE ALL\0");
 const discardAll = bytesOf("DISCARD ALL\0");
 const listen = bytesOf("LISTEN\0");
@@ -99,6 +103,8 @@ export class ServerConnection implements StreamOwner {
   copyIn = false;
   /** A query that is not answered yet may drop the prepared statements. */
   mayDiscard = false;
+  /** Syncs sent: an error makes the server skip what follows up to the next one. */
+  group = 0;
 
   /** Current values of the tracked parameters, and those of the login. */
   values: (string | null)[];
@@ -426,7 +432,7 @@ export class ServerConnection implements StreamOwner {
           if (own) this.#ownFailure = parsed;
           else {
             const replacement = this.#failedRequest();
-            if (replacement !== null && whole) {
+            if (replacement !== null && whole && parsed.code === replacement.code) {
               outlet.pass(run, at);
               outlet.put(error(replacement));
               run = next;
@@ -568,10 +574,8 @@ export class ServerConnection implements StreamOwner {
       return false;
     }
     this.copyIn = false;
-    if (requests.count === 0) {
-      this.synced = true;
-      this.mayDiscard = false;
-    }
+    if (requests.count === 0) this.synced = true;
+    if (requests.cycles === 0) this.mayDiscard = false;
     counters[Counter.queries]!++;
     counters[Counter.queryTime]! += now - this.requestAt;
     this.requestAt = now;
@@ -639,7 +643,36 @@ export class ServerConnection implements StreamOwner {
     nameRemoved: StatementName | null,
     failure: Refusal | null = null,
   ): void {
-    this.#journal.push({ added, removed, nameAdded, nameRemoved, failure });
+    const group = this.group;
+    this.#journal.push({ added, removed, nameAdded, nameRemoved, failure, group });
+  }
+
+  /** Whether requests that are not answered yet may change what prepared statements there are. */
+  get isUnsure(): boolean {
+    const oldest = this.#journal[this.#journalAt];
+    return this.mayDiscard || (oldest !== undefined && oldest.group !== this.group);
+  }
+
+  /**
+   * Whether a change that was sent before the last Sync is of one of the statements, or of the
+   * client's name [from, to). Within one group it is certain enough: if the change fails, what
+   * follows is skipped as well.
+   */
+  isOpen(
+    statements: readonly (Statement | null)[],
+    bytes: Uint8Array,
+    from: number,
+    to: number,
+  ): boolean {
+    if (this.#journal.length - this.#journalAt > openSearchMax) return true;
+    for (let i = this.#journalAt; i < this.#journal.length; i++) {
+      const { added, removed, nameAdded, nameRemoved, group } = this.#journal[i] as JournalEntry;
+      if (group === this.group) return false;
+      const changed = added ?? removed;
+      if (changed !== null && statements.includes(changed)) return true;
+      if ((nameAdded ?? nameRemoved)?.is(bytes, from, to)) return true;
+    }
+    return false;
   }
 
   #journalDone(): JournalEntry {

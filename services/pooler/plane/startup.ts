@@ -109,6 +109,7 @@ export class StartupReader {
 
 /** Every byte outside printable ASCII replaced by `?`, as PostgreSQL does to application_name. */
 function asciiOnly(text: string): string {
+  if (/^[\x20-\x7e]*$/.test(text)) return text;
   return Array.from(
     utf8.encode(text),
     (byte) => byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "?",

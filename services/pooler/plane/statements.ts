@@ -58,6 +58,11 @@ export class StatementTable {
     return statement;
   }
 
+  /** As `intern`, but null if there is none. */
+  find(bytes: Uint8Array, from: number, to: number): Statement | null {
+    return this.#byKey.get(latin1.decode(bytes.subarray(from, to))) ?? null;
+  }
+
   /** Whatever is prepared from now on is a new statement, also where the text is known. */
   renew(): void {
     this.#byKey.clear();
@@ -87,6 +92,10 @@ export class StatementName {
     this.bytes = bytes;
     this.hash = hash;
     this.statement = statement;
+  }
+
+  is(bytes: Uint8Array, from: number, to: number): boolean {
+    return equals(this.bytes, bytes, from, to);
   }
 }
 
