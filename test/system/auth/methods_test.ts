@@ -116,6 +116,8 @@ for (const [auth, pooler] of poolers) {
     assert.is(await login(pooler, "stranger", PASSWORD), "28P01");
   });
 
+  // Where one user could not use the method of the file, everybody was asked for a weaker one, down to the clear
+  // password.
   tests(`auth_type ${auth} asks for no less than it says`, async () => {
     const wanted = auth === "plain" ? 3 : auth === "md5" ? 5 : 10;
     for (const user of [...Object.keys(USERS), "nothing", "stranger"]) {
@@ -124,6 +126,7 @@ for (const [auth, pooler] of poolers) {
     }
   });
 
+  // What a raw client proves is what we believe of the protocol; libpq checks the server's signature too.
   tests(`psql logs in with auth_type ${auth}`, async () => {
     const run = promisify(execFile);
     for (const user of ["plain_md5", "hash_scram"]) {

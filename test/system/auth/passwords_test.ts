@@ -123,6 +123,7 @@ for (const [name, pooler] of poolers) {
     }
   });
 
+  // A user without a password has an empty secret in the file: whoever sent an empty password was that user.
   tests(`no password is no password, ${name}`, async () => {
     for (const password of ["", "empty"]) {
       assert.is(await login(pooler, "empty", password), "28P01");
@@ -155,6 +156,7 @@ tests("a password message may come in pieces", async () => {
   }
 });
 
+// What was longer than the buffer was cut: the beginning of a password was as good as the whole.
 tests("a password beyond 16 KiB is refused, whatever it is", async () => {
   for (const pooler of poolers.values()) {
     const client = await RawClient.connect(pooler);

@@ -172,6 +172,8 @@ tests("cancels for an idle client leave no byte on its connection", async () => 
   await other.end();
 });
 
+// The console has no server to cancel anything on: a cancel for it looked for one and took the process down,
+// or was answered on the console's connection.
 tests("cancels for the admin console are closed and nothing else", async () => {
   const client = await RawClient.login(pooler, { user: "admin", database: "pgbouncer" });
   await client.table("SHOW VERSION");

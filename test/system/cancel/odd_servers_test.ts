@@ -90,6 +90,8 @@ tests("the last key a server sent is the one that counts", async () => {
   await client.end();
 });
 
+// Behind the end of the login, in the same packet, the key was lost or taken for the first answer of the first
+// client: its cancels did nothing, or its result began with a message it had not asked for.
 tests("a key that comes right after the login's ReadyForQuery is taken", async () => {
   const counted = fake.cancels.length;
   fake.options = {

@@ -59,6 +59,8 @@ tests.after(async () => {
   await postgres.stop("immediate");
 });
 
+// The limit was checked after the login, or with the code of a broken protocol that no driver retries; a place
+// that came free was given only after a while.
 tests(
   "as many clients as max_client_conn get in, and a place that comes free is given at once",
   async () => {

@@ -129,6 +129,7 @@ tests("a row of 100 MiB passes through without being kept", async () => {
   await other.end();
 });
 
+// A large statement was collected before any of it was sent, once in the buffer and once more in the queue.
 tests("a statement of 50 MiB passes through without being kept", async () => {
   const client = new CountingClient("one");
   await until("the login", () => client.ready);

@@ -77,6 +77,8 @@ tests(
   },
 );
 
+// A client whose login waits for the first server of its pool was in no queue, and no limit was looked at: it
+// hung with a server that takes connections and says nothing.
 tests("who waits for the first server of its pool waits no longer than that either", async () => {
   const pooler = await start(
     { silent: `host=127.0.0.1 port=${hanging.port}`, patient: `${at} query_wait_timeout=60` },

@@ -68,6 +68,8 @@ for (const [how, leave] of ways) {
     client!.close();
   });
 
+  // The transaction of a client that is gone stayed open with its locks, or was handed to the next client, who
+  // went on inside it.
   tests(`a client that leaves ${how} inside a transaction rolls it back`, async () => {
     const [client] = await clients(1, "two");
     await client!.query("BEGIN");

@@ -139,6 +139,8 @@ tests("a server that is starting up is asked by one connection at a time", async
   assert.ok(fake.open.length <= others + 20, `${fake.open.length - others} connections`);
 });
 
+// A proxy without a database behind it takes every connection and closes it: no error to wait for, so the pooler
+// connected again at once, thousands of times a second.
 tests("a server that closes every connection at once is asked now and then", async () => {
   const seen = watchLogins((session) => session.end());
   const waiting = waitingClients(50, "closing");
@@ -206,6 +208,7 @@ tests("a server that hangs in its login is given up and tried again", async () =
   await until("the hanging ones to be closed", () => seen.now === 0);
 });
 
+// Nobody listened at the address in the file: clients waited for their whole queue timeout, and learned nothing.
 tests("a server that nobody listens for is tried, and its clients are told", async () => {
   const refusal = await until("a client to be refused", async () => {
     const client = await RawClient.connect(pooler);

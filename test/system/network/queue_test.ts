@@ -67,6 +67,7 @@ tests("two clients in tight loops get the server in turn", async () => {
   await endAll(two);
 });
 
+// Waiters were woken newest first, or all at once and the fastest won: the oldest waited until its timeout.
 tests("clients are served in the order they came", async () => {
   const holder = (await clients(1))[0]!;
   const queued = await clients(30);
@@ -132,6 +133,8 @@ tests("the turn of a client that leaves passes to the next", async () => {
   await endAll([stayer, holder]);
 });
 
+// A server ended in the instant it was given to a waiter. The waiter's turn was lost, and the waiters behind it
+// slept on; or it got the words that were meant for the client before it.
 tests("a server that ends as it is handed over passes the turn to a new one", async () => {
   const all = await clients(4);
   for (let round = 0; round < 5; round++) {

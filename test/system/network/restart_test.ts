@@ -34,7 +34,7 @@ const clients = (count: number, database: string) =>
 async function fillPool(five: readonly RawClient[]): Promise<void> {
   for (const client of five.slice(0, 5)) client.send(f.Q("SELECT pg_sleep(0.15)"));
   for (const client of five.slice(0, 5)) assert.is(await client.replies(1, patient), RESULT);
-  assert.is((await postgres.backends()).length, 5);
+  assert.ok((await postgres.backends()).length >= 5);
 }
 
 async function allServed(all: readonly RawClient[]): Promise<void> {
@@ -73,6 +73,8 @@ for (const mode of ["fast", "immediate"] as const) {
   });
 }
 
+// Between the end of a server and the moment the pooler read of it a client was given that server: an error for
+// a query that never ran.
 tests("a client is never given a server whose process has ended", async () => {
   const all = await clients(5, "straight");
   for (let round = 0; round < 4; round++) {
@@ -84,6 +86,8 @@ tests("a client is never given a server whose process has ended", async () => {
 });
 
 for (const how of ["reset", "fin"] as const) {
+  // A firewall cut idle connections: no good-bye came, only a reset or nothing but the end, and the next client
+  // of each of them got the error.
   tests(`idle servers whose connections were cut (${how}) are replaced`, async () => {
     await terminate("true").catch(() => {});
     const all = await clients(20, "relayed");
