@@ -28,7 +28,16 @@ import { badFrame, f } from "../../support/notation.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
 import { ServerError } from "../../support/raw_client.ts";
-import { ask, closeAll, login, open, startPair, startPooler, Twin } from "./support.ts";
+import {
+  ask,
+  closeAll,
+  login,
+  nothingHangs,
+  open,
+  startPair,
+  startPooler,
+  Twin,
+} from "./support.ts";
 
 needs("postgresql");
 
@@ -399,6 +408,11 @@ test("a server without a key can be used, though not cancelled", async () => {
     assert.is(await client.replies(), "E(57014) Z(I)");
     await client.end();
   });
+});
+
+test("the pooler and its servers are well after all this", async () => {
+  // A server left in a transaction, or a pooler that had been restarted, showed only much later.
+  await nothingHangs(pooler, postgres);
 });
 
 test.run();

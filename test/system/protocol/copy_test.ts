@@ -1,5 +1,6 @@
 // COPY through a pooler: data cut in any way, errors while data is still on its way, and clients that leave in the
 // middle. What counts: not a row of an unfinished COPY, not a lost server, and PostgreSQL's own answers.
+// limit: 180 s
 
 import { execFileSync } from "node:child_process";
 import { concatBytes, type Message } from "../../../shared/wire/mod.ts";
@@ -10,7 +11,16 @@ import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
 import { openFiles, residentBytes } from "../../support/processes.ts";
 import type { RawClient } from "../../support/raw_client.ts";
-import { ask, closeAll, open, startPair, startPooler, Twin, upTo } from "./support.ts";
+import {
+  ask,
+  closeAll,
+  nothingHangs,
+  open,
+  startPair,
+  startPooler,
+  Twin,
+  upTo,
+} from "./support.ts";
 
 needs("postgresql");
 
@@ -262,7 +272,7 @@ test("a client that leaves in the middle of a COPY leaves no row and no server b
         const counted = await postgres.query("SELECT count(*)::int AS n FROM left_alone");
         const count = counted[0]!["n"];
         assert.ok(count === 0 || (done && count === 1000), `${count} rows, ${what}`);
-        await postgres.query("TRUNCATE left_alone");
+        if (count !== 0) await postgres.query("TRUNCATE left_alone");
         client.close();
       }
     }
@@ -281,7 +291,7 @@ test("a client that leaves in the middle of what it is sent frees the server", a
   // A server that streams to a client that is gone went on to the last row, or stayed for ever.
   const sql = "COPY (SELECT repeat('x', 1000) FROM generate_series(1, 10000000)) TO STDOUT";
   for (const query of [sql, "SELECT repeat('x', 1000) FROM generate_series(1, 10000000)"]) {
-    for (const [how, leave] of endings) {
+    for (const [how, leave] of query === sql ? endings : endings.slice(2, 4)) {
       const client = await open(wide);
       client.send(f.Q(query));
       await until("some of it to come", () => client.unread > 65_536);
@@ -341,6 +351,11 @@ test("a dump goes in through the pooler and comes out the same", async () => {
     await postgres.query(sum, [], "dumped"),
   );
   assert.equal(await postgres.query("SELECT * FROM seen", [], "restored"), [{ count: "5000" }]);
+});
+
+test("the pooler and its servers are well after all this", async () => {
+  // A server left in a transaction, or a pooler that had been restarted, showed only much later.
+  await nothingHangs(pooler, postgres);
 });
 
 test.run();

@@ -35,6 +35,7 @@ import {
   closeAll,
   inParallel,
   login,
+  nothingHangs,
   open,
   startPair,
   startPooler,
@@ -386,6 +387,11 @@ test("a server's length word that cannot be true ends its connection with an err
   }
   await front.stop();
   await fake.stop();
+});
+
+test("the pooler and its servers are well after all this", async () => {
+  // A server left in a transaction, or a pooler that had been restarted, showed only much later.
+  await nothingHangs(pooler, postgres);
 });
 
 test.run();

@@ -7,7 +7,7 @@ import { f } from "../../support/notation.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
 import { RawClient, ServerError } from "../../support/raw_client.ts";
-import { closeAll, login, open, startPair, Twin } from "./support.ts";
+import { closeAll, login, nothingHangs, open, startPair, Twin } from "./support.ts";
 
 needs("postgresql");
 
@@ -313,6 +313,11 @@ test("a value that PostgreSQL refuses ends that client only, with PostgreSQL's c
     assert.ok(refused instanceof ServerError && refused.code === "22023", name);
   }
   await other.end();
+});
+
+test("the pooler and its servers are well after all this", async () => {
+  // A server left in a transaction, or a pooler that had been restarted, showed only much later.
+  await nothingHangs(pooler, postgres);
 });
 
 test.run();

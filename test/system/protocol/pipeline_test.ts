@@ -8,7 +8,7 @@ import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { standingChecks } from "../../support/standing_checks.ts";
-import { ask, closeAll, login, open, startPair, Twin, upTo } from "./support.ts";
+import { ask, closeAll, login, nothingHangs, open, startPair, Twin, upTo } from "./support.ts";
 
 needs("postgresql");
 
@@ -253,6 +253,11 @@ test("long messages between pipelined commands keep their place", async () => {
   ];
   for (let round = 0; round < 10; round++) await twin.same(parts, 2);
   await twin.end();
+});
+
+test("the pooler and its servers are well after all this", async () => {
+  // A server left in a transaction, or a pooler that had been restarted, showed only much later.
+  await nothingHangs(pooler, postgres);
 });
 
 test.run();

@@ -1,5 +1,6 @@
 // Prepared statements of many clients on few server connections: each client sees its own names with its own texts,
 // whatever others prepare, drop or evict, and what is kept for them is bounded and given back.
+// limit: 180 s
 
 import { assert, seededRandom, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
@@ -13,6 +14,7 @@ import {
   closeAll,
   inParallel,
   login,
+  nothingHangs,
   open,
   startPair,
   startPooler,
@@ -426,6 +428,11 @@ test("PREPARE in SQL holds no server back", async () => {
   await ask(other, [f.Q("DEALLOCATE ALL")]);
   await other.end();
   await client.end();
+});
+
+test("the pooler and its servers are well after all this", async () => {
+  // A server left in a transaction, or a pooler that had been restarted, showed only much later.
+  await nothingHangs(pooler, postgres);
 });
 
 test.run();

@@ -23,6 +23,7 @@ import {
   closeAll,
   inParallel,
   login,
+  nothingHangs,
   open,
   startPair,
   startPooler,
@@ -472,6 +473,11 @@ test("who does not log in is disconnected in time, and costs the others nothing"
   assert.is(await client.replies(), 'T D C"SELECT 1" Z(I)');
   await client.end();
   await strict.stop();
+});
+
+test("the pooler and its servers are well after all this", async () => {
+  // A server left in a transaction, or a pooler that had been restarted, showed only much later.
+  await nothingHangs(pooler, postgres);
 });
 
 test.run();

@@ -3,7 +3,7 @@
 
 import { createHash } from "node:crypto";
 import type { Message } from "../../../shared/wire/mod.ts";
-import { assert } from "../../support/harness.ts";
+import { assert, until } from "../../support/harness.ts";
 import { notation } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { type Postgres, type PostgresOptions, startPostgres } from "../../support/postgres.ts";
@@ -110,6 +110,16 @@ export class Twin {
   async end(): Promise<void> {
     await Promise.all([this.pooled.end(), this.direct.end()]);
   }
+}
+
+/** After all tests of a file: the pooler lives, and PostgreSQL has no session that hangs in anything. */
+export async function nothingHangs(pooler: Pgweir, postgres: Postgres): Promise<void> {
+  assert.is(pooler.end, null);
+  await until(
+    "all servers to be idle",
+    async () => (await postgres.backends()).every((backend) => backend.state === "idle"),
+  );
+  assert.not.match(pooler.log(), / ERROR | FATAL |at .*\.ts:\d+/);
 }
 
 /** Runs `work` for every item, a few at a time. */
