@@ -22,11 +22,12 @@ import {
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import { ClientLogin } from "./client_login.ts";
 import type { ConsoleSession } from "./console_session.ts";
+import { Gather } from "./gather.ts";
 import type { ParameterSet } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { error, fatal, type Refusal, refusals } from "./refusals.ts";
-import { zeroAt } from "./prepared.ts";
+import { mentionsDiscard, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import type { ServerConnection } from "./server.ts";
 import type { StatementNames } from "./statements.ts";
@@ -416,7 +417,7 @@ export class ClientSession implements StreamOwner {
             case Frontend.sync:
               if (!server.copyIn) {
                 requests.push(Request.sync);
-                server.group++;
+                server.journal.group++;
               }
               server.skipping = false;
               break;
@@ -598,7 +599,7 @@ export class ClientSession implements StreamOwner {
     const bytes = this.plane.arena.bytes;
     const named = this.names?.get(bytes, from, to)?.statement ?? null;
     const text = textEnd > to ? server.pool.statements.find(bytes, to + 1, textEnd) : null;
-    return server.isOpen([named, text], bytes, from, to);
+    return server.journal.isOpen([named, text], bytes, from, to);
   }
 
   /** Sends what was relayed and keeps the rest until the requests before it are answered. */
@@ -757,50 +758,4 @@ export class ClientSession implements StreamOwner {
     if (server.releasable) server.release();
     else server.abandon(`client disconnected: ${reason}`);
   }
-}
-
-/** A message larger than the arena's headroom, collected as it arrives: never by its claimed size. */
-class Gather {
-  #buffer = new Uint8Array(2 * TAIL_MAX);
-  #filled = 0;
-  readonly #length: number;
-
-  constructor(length: number) {
-    this.#length = length;
-  }
-
-  get complete(): boolean {
-    return this.#filled === this.#length;
-  }
-
-  get bytes(): Uint8Array {
-    return this.#buffer.subarray(0, this.#filled);
-  }
-
-  /** Takes what it needs of [at, end); returns where the rest begins. */
-  add(bytes: Uint8Array, at: number, end: number): number {
-    const part = Math.min(this.#length - this.#filled, end - at);
-    if (this.#filled + part > this.#buffer.length) {
-      const larger = new Uint8Array(Math.min(this.#length, 2 * (this.#filled + part)));
-      larger.set(this.#buffer.subarray(0, this.#filled));
-      this.#buffer = larger;
-    }
-    this.#buffer.set(bytes.subarray(at, at + part), this.#filled);
-    this.#filled += part;
-    return at + part;
-  }
-}
-
-/** Whether a query's text has a word that begins like DEALLOCATE or DISCARD. */
-function mentionsDiscard(bytes: Uint8Array, from: number, end: number): boolean {
-  const last = Math.min(from + readInt32(bytes, from - 4) - 4, end) - 4;
-  for (let at = from; at <= last; at++) {
-    if (((bytes[at] as number) | 0x20) !== 0x64) continue;
-    const second = (bytes[at + 1] as number) | 0x20;
-    const third = (bytes[at + 2] as number) | 0x20;
-    const fourth = (bytes[at + 3] as number) | 0x20;
-    if (second === 0x65 && third === 0x61 && fourth === 0x6c) return true;
-    if (second === 0x69 && third === 0x73 && fourth === 0x63) return true;
-  }
-  return false;
 }

@@ -3,7 +3,13 @@
 // what goes to the server, in place of the client's message or before it; the caller has passed on what
 // came before. The tables themselves are statements.ts; what a server's error undoes is its journal.
 
-import { bindMessage, closeMessage, Frontend, message } from "../../../shared/wire/mod.ts";
+import {
+  bindMessage,
+  closeMessage,
+  Frontend,
+  message,
+  readInt32,
+} from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -46,7 +52,7 @@ export class Prepared {
   putFailing(server: ServerConnection, failure: Refusal): void {
     this.#plane.outlet.put(failingBind);
     server.requests.push(Request.failsHere);
-    server.record(null, null, null, null, failure);
+    server.journal.record(null, null, null, null, failure);
   }
 
   /** Sees to it that the server has the statement when it reads what follows. */
@@ -56,7 +62,7 @@ export class Prepared {
     this.#plane.outlet.put(statement.parse);
     server.requests.push(Request.ownParse);
     server.prepared.add(statement);
-    server.record(statement, null, null, null);
+    server.journal.record(statement, null, null, null);
     server.pool.counters[Counter.serverParses]!++;
   }
 
@@ -69,7 +75,7 @@ export class Prepared {
   #evict(server: ServerConnection, statement: Statement): void {
     this.#plane.outlet.put(statement.closeMessage());
     server.requests.push(Request.ownClose);
-    server.record(null, statement, null, null);
+    server.journal.record(null, statement, null, null);
     server.prepared.remove(statement);
   }
 
@@ -97,7 +103,7 @@ export class Prepared {
       const text = bytes.slice(nameEnd + 1, next);
       this.#plane.outlet.put(message(Frontend.parse, taken.statement.name, text));
       server.requests.push(Request.failsHere);
-      server.record(null, null, null, null, failure);
+      server.journal.record(null, null, null, null, failure);
       return true;
     }
     const statement = pool.statements.intern(bytes, nameEnd + 1, next);
@@ -105,24 +111,24 @@ export class Prepared {
     if (server.prepared.use(statement)) {
       if (server.requests.cycles === 0 && !server.failedTransaction) {
         server.requests.push(Request.parseHere);
-        server.record(null, null, entry, null);
+        server.journal.record(null, null, entry, null);
         return true;
       }
       // A failed transaction takes no Parse but for one of its end, and what is still under way may
       // fail: the server judges the text under a name that is dropped again.
       this.#plane.outlet.put(message(Frontend.parse, trialName, bytes.slice(nameEnd + 1, next)));
       server.requests.push(Request.parseNamed);
-      server.record(null, null, entry, null);
+      server.journal.record(null, null, entry, null);
       this.#plane.outlet.put(trialClose);
       server.requests.push(Request.ownClose);
-      server.record(null, null, null, null);
+      server.journal.record(null, null, null, null);
       return true;
     }
     this.#makeRoom(server);
     this.#plane.outlet.put(statement.parse);
     server.requests.push(Request.parseNamed);
     server.prepared.add(statement);
-    server.record(statement, null, entry, null);
+    server.journal.record(statement, null, entry, null);
     pool.counters[Counter.serverParses]!++;
     return true;
   }
@@ -168,9 +174,23 @@ export class Prepared {
     // The statement stays on the server, for others; only the client's name for it goes.
     if (entry !== null) client.names?.remove(entry);
     server.requests.push(Request.closeHere);
-    server.record(null, null, null, entry);
+    server.journal.record(null, null, null, entry);
     return false;
   }
+}
+
+/** Whether a query's text has a word that begins like DEALLOCATE or DISCARD. */
+export function mentionsDiscard(bytes: Uint8Array, from: number, end: number): boolean {
+  const last = Math.min(from + readInt32(bytes, from - 4) - 4, end) - 4;
+  for (let at = from; at <= last; at++) {
+    if (((bytes[at] as number) | 0x20) !== 0x64) continue;
+    const second = (bytes[at + 1] as number) | 0x20;
+    const third = (bytes[at + 2] as number) | 0x20;
+    const fourth = (bytes[at + 3] as number) | 0x20;
+    if (second === 0x65 && third === 0x61 && fourth === 0x6c) return true;
+    if (second === 0x69 && third === 0x73 && fourth === 0x63) return true;
+  }
+  return false;
 }
 
 /** The index of the first zero in [from, to), or `to`. */

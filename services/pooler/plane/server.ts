@@ -17,13 +17,14 @@ import {
 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
+import { Journal, type JournalEntry } from "./journal.ts";
 import type { ParameterSet } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { error, type Refusal, refusals } from "./refusals.ts";
 import { Request, Requests } from "./requests.ts";
 import { ServerLogin } from "./server_login.ts";
-import { PreparedOnServer, type Statement, type StatementName } from "./statements.ts";
+import { PreparedOnServer } from "./statements.ts";
 import { Counter } from "./stats.ts";
 
 /** Who is in which state: see each member; `move` is the only way from one to another. */
@@ -48,20 +49,6 @@ const from: Record<ServerState, readonly ServerState[]> = {
   closed: ["login", "idle", "active", "being_canceled"],
 };
 
-/** One change of the statement tables that is undone if the server skips the message behind it. */
-interface JournalEntry {
-  /** Statement that the server gets (added) or loses (removed); null = no change there. */
-  readonly added: Statement | null;
-  readonly removed: Statement | null;
-  /** The client's name that was added or removed. */
-  readonly nameAdded: StatementName | null;
-  readonly nameRemoved: StatementName | null;
-  /** The error text of a message that was replaced by a failing one. */
-  readonly failure: Refusal | null;
-  /** How many Syncs had been sent before. */
-  readonly group: number;
-}
-
 const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
 const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 const statusIdle = 0x49;
@@ -69,8 +56,6 @@ const statusInTransaction = 0x54;
 const statusFailed = 0x45;
 /** A client that was stopped for its many outstanding requests is read again below this. */
 const resumeBelow = 1024;
-/** Journal entries that are looked through for a message; with more of them it waits. */
-const openSearchMax = 256;
 const deallocateAll = bytesOf("DEALLOCATE ALL\0");
 const discardAll = bytesOf("DISCARD ALL\0");
 const listen = bytesOf("LISTEN\0");
@@ -91,6 +76,7 @@ export class ServerConnection implements StreamOwner {
   client: ClientSession | null = null;
   readonly requests = new Requests();
   readonly prepared: PreparedOnServer;
+  readonly journal: Journal;
   /** The client whose unnamed statement this server holds. */
   unnamedOwner: ClientSession | null = null;
   /** Transaction status byte of the last ReadyForQuery. */
@@ -103,8 +89,6 @@ export class ServerConnection implements StreamOwner {
   copyIn = false;
   /** A query that is not answered yet may drop the prepared statements. */
   mayDiscard = false;
-  /** Syncs sent: an error makes the server skip what follows up to the next one. */
-  group = 0;
 
   /** Current values of the tracked parameters, and those of the login. */
   values: (string | null)[];
@@ -131,8 +115,6 @@ export class ServerConnection implements StreamOwner {
   #bodyLeft = 0;
   #bodyDrop = false;
   #tail: Uint8Array | null = null;
-  #journal: JournalEntry[] = [];
-  #journalAt = 0;
   /** A query of the pooler's is outstanding. */
   #ownRuns = false;
   #ownFailure: ParsedError | null = null;
@@ -149,6 +131,7 @@ export class ServerConnection implements StreamOwner {
     this.id = id;
     this.connectedAt = plane.reactor.now;
     this.prepared = new PreparedOnServer(pool.statements);
+    this.journal = new Journal(this.prepared, pool.statements);
     this.values = plane.tracker.names.map(() => null);
     this.defaults = this.values;
     this.login = new ServerLogin(this);
@@ -379,9 +362,9 @@ export class ServerConnection implements StreamOwner {
         }
         case Backend.parseComplete: {
           const code = requests.pop();
-          if (code === Request.parseNamed) this.#journalDone();
+          if (code === Request.parseNamed) this.journal.done();
           else if (code === Request.ownParse) {
-            this.#journalDone();
+            this.journal.done();
             keep = false;
           } else if (code !== Request.parse) {
             return this.#violation("unexpected packet", run, at);
@@ -396,7 +379,7 @@ export class ServerConnection implements StreamOwner {
         case Backend.closeComplete: {
           const code = requests.pop();
           if (code === Request.ownClose) {
-            this.#journalDone();
+            this.journal.done();
             keep = false;
           } else if (code !== Request.close) {
             return this.#violation("unexpected packet", run, at);
@@ -602,9 +585,9 @@ export class ServerConnection implements StreamOwner {
     const undo: JournalEntry[] = [];
     while (requests.count > 0 && requests.front() !== Request.sync) {
       const code = requests.pop();
-      if (hasJournal(code)) undo.push(this.#journalDone());
+      if (hasJournal(code)) undo.push(this.journal.done());
     }
-    for (let i = undo.length - 1; i >= 0; i--) this.#undo(undo[i] as JournalEntry);
+    this.journal.undo(undo, this.client?.names ?? null);
     this.skipping = requests.count === 0;
     return front === Request.failsHere ? undo[0]?.failure ?? null : null;
   }
@@ -619,7 +602,7 @@ export class ServerConnection implements StreamOwner {
     while (this.#hereAtFront()) {
       const code = this.requests.pop();
       if (code === Request.copyEnd) continue;
-      this.#journalDone();
+      this.journal.done();
       this.plane.outlet.put(code === Request.parseHere ? parseComplete : closeComplete);
     }
   }
@@ -634,75 +617,24 @@ export class ServerConnection implements StreamOwner {
     outlet.flush();
   }
 
-  // --- the statement journal
-
-  record(
-    added: Statement | null,
-    removed: Statement | null,
-    nameAdded: StatementName | null,
-    nameRemoved: StatementName | null,
-    failure: Refusal | null = null,
-  ): void {
-    const group = this.group;
-    this.#journal.push({ added, removed, nameAdded, nameRemoved, failure, group });
-  }
+  // --- prepared statements, keys
 
   /** Whether requests that are not answered yet may change what prepared statements there are. */
   get isUnsure(): boolean {
-    const oldest = this.#journal[this.#journalAt];
-    return this.mayDiscard || (oldest !== undefined && oldest.group !== this.group);
-  }
-
-  /**
-   * Whether a change that was sent before the last Sync is of one of the statements, or of the
-   * client's name [from, to). Within one group it is certain enough: if the change fails, what
-   * follows is skipped as well.
-   */
-  isOpen(
-    statements: readonly (Statement | null)[],
-    bytes: Uint8Array,
-    from: number,
-    to: number,
-  ): boolean {
-    if (this.#journal.length - this.#journalAt > openSearchMax) return true;
-    for (let i = this.#journalAt; i < this.#journal.length; i++) {
-      const { added, removed, nameAdded, nameRemoved, group } = this.#journal[i] as JournalEntry;
-      if (group === this.group) return false;
-      const changed = added ?? removed;
-      if (changed !== null && statements.includes(changed)) return true;
-      if ((nameAdded ?? nameRemoved)?.is(bytes, from, to)) return true;
-    }
-    return false;
-  }
-
-  #journalDone(): JournalEntry {
-    const entry = this.#journal[this.#journalAt++] as JournalEntry;
-    if (this.#journalAt === this.#journal.length) {
-      this.#journal = [];
-      this.#journalAt = 0;
-    }
-    return entry;
-  }
-
-  #undo(entry: JournalEntry): void {
-    if (entry.added !== null) this.prepared.remove(entry.added);
-    if (entry.removed !== null) this.prepared.add(entry.removed);
-    const names = this.client?.names;
-    if (names === null || names === undefined) return;
-    if (entry.nameAdded !== null) names.remove(entry.nameAdded);
-    if (entry.nameRemoved !== null) names.put(entry.nameRemoved);
+    return this.mayDiscard || this.journal.hasOpenGroups;
   }
 
   /** Commands that change what the session of the server holds are known by their tags. */
   #onTag(bytes: Uint8Array, at: number, end: number): void {
     switch (bytes[at]) {
       case 0x44: // D
-        if (startsWith(bytes, at, end, deallocateAll)) this.#onDiscard();
-        else if (startsWith(bytes, at, end, discardAll)) {
+        if (startsWith(bytes, at, end, deallocateAll)) {
+          this.journal.onDiscard(this.client?.names ?? null);
+        } else if (startsWith(bytes, at, end, discardAll)) {
           this.#listener = null;
           this.#wasReset = true;
           this.#reported = this.plane.tracker.names.map((_, index) => index);
-          this.#onDiscard();
+          this.journal.onDiscard(this.client?.names ?? null);
         }
         return;
       case 0x52: // R
@@ -710,28 +642,6 @@ export class ServerConnection implements StreamOwner {
         return;
       case 0x4c: // L
         if (startsWith(bytes, at, end, listen)) this.#listener = this.client;
-    }
-  }
-
-  /** The client dropped all prepared statements of the session: forget what the server lost. */
-  #onDiscard(): void {
-    // What the client has sent behind it is noted already, and the server has yet to do it.
-    const pending = this.#journal.slice(this.#journalAt);
-    const table = this.pool.statements;
-    for (const { added, nameAdded } of pending) {
-      if (added !== null) table.retain(added);
-      if (nameAdded !== null) table.retain(nameAdded.statement);
-    }
-    this.prepared.clear();
-    const names = this.client?.names ?? null;
-    names?.clear();
-    for (const { added, removed, nameAdded, nameRemoved } of pending) {
-      if (removed !== null) this.prepared.remove(removed);
-      if (added !== null) this.prepared.add(added);
-      if (nameRemoved !== null) names?.remove(nameRemoved);
-      if (nameAdded !== null) names?.put(nameAdded);
-      if (added !== null) table.release(added);
-      if (nameAdded !== null) table.release(nameAdded.statement);
     }
   }
 

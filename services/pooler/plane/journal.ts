@@ -1,0 +1,126 @@
+// What a server and its client have noted of prepared statements ahead of the server's answers: one
+// entry for each message that changes the tables, in order, kept until that message is answered. An
+// error makes the server skip what follows up to the next Sync, and then the entries say what to undo.
+// Pure; which messages have an entry is in requests.ts.
+
+import type { Refusal } from "./refusals.ts";
+import type {
+  PreparedOnServer,
+  Statement,
+  StatementName,
+  StatementNames,
+  StatementTable,
+} from "./statements.ts";
+
+/** One change of the statement tables that is undone if the server skips the message behind it. */
+export interface JournalEntry {
+  /** Statement that the server gets (added) or loses (removed); null = no change there. */
+  readonly added: Statement | null;
+  readonly removed: Statement | null;
+  /** The client's name that was added or removed. */
+  readonly nameAdded: StatementName | null;
+  readonly nameRemoved: StatementName | null;
+  /** The error text of a message that was replaced by a failing one. */
+  readonly failure: Refusal | null;
+  /** How many Syncs had been sent before. */
+  readonly group: number;
+}
+
+/** Entries that are looked through for a message; with more of them it waits. */
+const searchMax = 256;
+
+export class Journal {
+  readonly #prepared: PreparedOnServer;
+  readonly #table: StatementTable;
+  #entries: JournalEntry[] = [];
+  #at = 0;
+  /** Syncs sent: an error makes the server skip what follows up to the next one. */
+  group = 0;
+
+  constructor(prepared: PreparedOnServer, table: StatementTable) {
+    this.#prepared = prepared;
+    this.#table = table;
+  }
+
+  record(
+    added: Statement | null,
+    removed: Statement | null,
+    nameAdded: StatementName | null,
+    nameRemoved: StatementName | null,
+    failure: Refusal | null = null,
+  ): void {
+    const group = this.group;
+    this.#entries.push({ added, removed, nameAdded, nameRemoved, failure, group });
+  }
+
+  /** The oldest entry, whose message is answered. */
+  done(): JournalEntry {
+    const entry = this.#entries[this.#at++] as JournalEntry;
+    if (this.#at === this.#entries.length) {
+      this.#entries = [];
+      this.#at = 0;
+    }
+    return entry;
+  }
+
+  /** Undoes the changes of entries that are done, the last one first. */
+  undo(entries: readonly JournalEntry[], names: StatementNames | null): void {
+    for (let i = entries.length - 1; i >= 0; i--) {
+      const { added, removed, nameAdded, nameRemoved } = entries[i] as JournalEntry;
+      if (added !== null) this.#prepared.remove(added);
+      if (removed !== null) this.#prepared.add(removed);
+      if (nameAdded !== null) names?.remove(nameAdded);
+      if (nameRemoved !== null) names?.put(nameRemoved);
+    }
+  }
+
+  /** Whether there are changes from before the last Sync that are not certain yet. */
+  get hasOpenGroups(): boolean {
+    const oldest = this.#entries[this.#at];
+    return oldest !== undefined && oldest.group !== this.group;
+  }
+
+  /**
+   * Whether such a change is of one of the statements, or of the client's name [from, to). Within one
+   * group it is certain enough: if the change fails, what follows is skipped as well.
+   */
+  isOpen(
+    statements: readonly (Statement | null)[],
+    bytes: Uint8Array,
+    from: number,
+    to: number,
+  ): boolean {
+    if (this.#entries.length - this.#at > searchMax) return true;
+    for (let i = this.#at; i < this.#entries.length; i++) {
+      const { added, removed, nameAdded, nameRemoved, group } = this.#entries[i] as JournalEntry;
+      if (group === this.group) return false;
+      const changed = added ?? removed;
+      if (changed !== null && statements.includes(changed)) return true;
+      if ((nameAdded ?? nameRemoved)?.is(bytes, from, to)) return true;
+    }
+    return false;
+  }
+
+  /**
+   * The server has dropped all statements: forgets them, but for what was sent behind the command,
+   * which is noted already and which the server has yet to do.
+   */
+  onDiscard(names: StatementNames | null): void {
+    const pending = this.#entries.slice(this.#at);
+    const table = this.#table;
+    for (const { added, nameAdded } of pending) {
+      if (added !== null) table.retain(added);
+      if (nameAdded !== null) table.retain(nameAdded.statement);
+    }
+    this.#prepared.clear();
+    names?.clear();
+    for (const { added, removed, nameAdded, nameRemoved } of pending) {
+      if (removed !== null) this.#prepared.remove(removed);
+      if (added !== null) this.#prepared.add(added);
+      if (nameRemoved !== null) names?.remove(nameRemoved);
+      if (nameAdded !== null) names?.put(nameAdded);
+      if (added !== null) table.release(added);
+      if (nameAdded !== null) table.release(nameAdded.statement);
+    }
+  }
+}
