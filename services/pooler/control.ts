@@ -8,6 +8,7 @@ import { hostname } from "node:os";
 import process from "node:process";
 import {
   type Bus,
+  BusError,
   type CancelOutcome,
   connectBus,
   type WorkerState,
@@ -110,12 +111,12 @@ export class Control {
       if (error.stack !== undefined) this.#logger.error(error.stack);
       this.#exit(1);
     };
-    const { index, count, workerId } = this.#seat;
+    const { index, count, workerId, supervisorPid } = this.#seat;
     thread.post(
       {
         type: "start",
         config: this.#config,
-        seat: { index, count, workerId, incarnation: this.#incarnation },
+        seat: { index, count, workerId, incarnation: this.#incarnation, supervisorPid },
         listen,
         mockKey: createHash("sha256").update(this.#seat.fleetSecret).digest(),
         gauges: this.#gauges,
@@ -256,7 +257,12 @@ export class Control {
       try {
         ({ outcome } = await bus.request(bus.subjects.cancel(workerId), request, cancelTimeoutMs));
       } catch (error) {
-        this.#logger.warning(`route cancel to worker ${workerId}: ${(error as Error).message}`);
+        const nobody = error instanceof BusError && error.code === "NO_RESPONDERS";
+        this.#logger.warning(
+          nobody
+            ? `cancel request with the key of an unknown worker: ${workerId}`
+            : `route cancel to worker ${workerId}: ${(error as Error).message}`,
+        );
       }
     }
     this.#tell({ type: "cancelRouted", id, outcome });

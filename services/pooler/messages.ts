@@ -9,6 +9,8 @@ export interface Seat {
   readonly count: number;
   readonly workerId: number;
   readonly incarnation: number;
+  /** The process that starts another worker when this one ends; 0 = none. */
+  readonly supervisorPid: number;
 }
 
 /** Indexes into the shared gauges, an Int32Array. */

@@ -23,6 +23,8 @@ export interface FleetTimes {
   readonly drainMs: number | null;
   /** From SIGQUIT to SIGKILL. */
   readonly quitMs: number;
+  /** A ready worker that has said nothing on the bus for so long hangs, and is ended. */
+  readonly silentMs: number;
 }
 
 export interface FleetOptions {
@@ -115,10 +117,19 @@ export class Fleet {
     const worker = this.#workers.find((one) => one?.id === workerId && one.pid === pid);
     if (worker === undefined || worker === null) return false;
     if (this.#table.announced(workerId) === null) return false;
-    if (this.#phase !== "stopping") this.#setTimer(worker, null);
+    if (this.#phase !== "stopping") this.#awaitSign(worker);
     this.#options.logger.info(`worker ${worker.id} is ready`, { pid: worker.pid });
     if (this.#table.allReady) this.#finishStart();
     return true;
+  }
+
+  /** A worker announced itself, whatever its state: it lives. */
+  heard(workerId: number, pid: number): void {
+    const worker = this.#workers.find((one) => one?.id === workerId && one.pid === pid);
+    if (worker === undefined || worker === null || this.#phase === "stopping") return;
+    if (this.#table.stateOf(worker.index) === "ready" && worker.end === null) {
+      this.#awaitSign(worker);
+    }
   }
 
   /**
@@ -220,6 +231,18 @@ export class Fleet {
       return this.#failStart(new StartFailure(`start worker ${worker.id}: it ${late}`));
     }
     logger.error(`worker ${worker.id} ${late}, ending it`, { pid: worker.pid });
+    this.#quitWorker(worker);
+  }
+
+  #awaitSign(worker: Worker): void {
+    this.#setTimer(worker, this.#options.times.silentMs, () => this.#onSilent(worker));
+  }
+
+  #onSilent(worker: Worker): void {
+    const { busConnected, times, logger } = this.#options;
+    if (!busConnected()) return this.#awaitSign(worker);
+    const what = `worker ${worker.id} has been silent for ${times.silentMs / 1000} s, ending it`;
+    logger.error(what, { pid: worker.pid });
     this.#quitWorker(worker);
   }
 

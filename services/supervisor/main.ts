@@ -25,7 +25,7 @@ export async function runUp(command: UpCommand): Promise<number> {
     systemDirectory: "/var/lib/pgweir",
     environment: process.env,
     workerCommand: (runtime, file) => [...runtimeCommand(runtime), cli, "pooler", file],
-    times: { readyMs: 30_000, drainMarginMs: 2000, quitMs: 2000 },
+    times: { readyMs: 30_000, drainMarginMs: 2000, quitMs: 2000, silentMs: 30_000 },
   });
   const forget = onSignals(up);
   try {

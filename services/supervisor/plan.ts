@@ -17,6 +17,30 @@ export function workerCount(command: UpCommand, config: Config, cores: number): 
   return command.workers ?? (config.settings.workers || cores);
 }
 
+/**
+ * Limits that every worker exceeds its part of: each has at least one, so a limit below the number of
+ * workers becomes that number. One warning for each.
+ */
+export function smallLimits(config: Config, workers: number): string[] {
+  const { defaultPoolSize, maxClientConn } = config.settings;
+  const limits: [string, number | null][] = [
+    ["default_pool_size", defaultPoolSize],
+    ["max_client_conn", maxClientConn],
+  ];
+  for (const { name, poolSize } of config.databases.values()) {
+    limits.push([`pool_size of database "${name}"`, poolSize]);
+  }
+  for (const { name, poolSize } of config.users.values()) {
+    limits.push([`pool_size of user "${name}"`, poolSize]);
+  }
+  return limits.flatMap(([name, limit]) =>
+    limit === null || limit === 0 || limit >= workers ? [] : [
+      `${name} = ${limit} is less than the ${workers} workers, which have at least one each: ` +
+      `in all it is ${workers}`,
+    ]
+  );
+}
+
 /** The one PostgreSQL server of a generated configuration. */
 export type ServerAddress = Pick<Upstream, "host" | "port" | "database" | "sslmode">;
 

@@ -26,6 +26,7 @@ import {
   listenAddresses,
   type Login,
   type ServerAddress,
+  smallLimits,
   upstreamLogin,
   workerCount,
 } from "./plan.ts";
@@ -51,6 +52,8 @@ export interface UpContext {
     readonly drainMarginMs: number;
     /** From SIGQUIT to SIGKILL. */
     readonly quitMs: number;
+    /** How long a ready worker may be silent on the bus. */
+    readonly silentMs: number;
   };
 }
 
@@ -129,6 +132,7 @@ export class Up {
     const config = file === null ? await this.#generateConfig() : await this.#readConfig(file);
     const workers = workerCount(this.#command, config, availableParallelism());
     const runtime = this.#command.runtime ?? config.settings.runtime;
+    for (const warning of smallLimits(config, workers)) this.#logger.warning(warning);
     const busUrl = await this.#startBus(config);
     await this.#startFleet(config, { workers, runtime, busUrl });
     const isDemo = file === null && this.#command.upstream === null;
@@ -274,6 +278,7 @@ export class Up {
         readyMs: times.readyMs,
         drainMs: drainTimeoutMs === 0 ? null : drainTimeoutMs + times.drainMarginMs,
         quitMs: times.quitMs,
+        silentMs: times.silentMs,
       },
       logger: this.#logger,
       passOn: (line) => printError(`${line}\n`),
@@ -285,6 +290,7 @@ export class Up {
     fleet.onGiveUp = (reason) => this.#fail(reason);
     bus.subscribe(bus.subjects.allPresence, (presence) => {
       this.#presence.saw(presence, performance.now());
+      fleet.heard(presence.id, presence.pid);
       if (presence.state !== "ready") return;
       if (fleet.onReady(presence.id, presence.pid)) this.#workerRuntime = presence.runtime;
     });

@@ -3,6 +3,8 @@
 
 import { closeSync, openSync, readSync } from "node:fs";
 import { Buffer } from "node:buffer";
+import { isAbsolute } from "node:path";
+import process from "node:process";
 
 /** Reads a whole file or throws an Error; text is decoded from bytes as UTF-8. */
 export type ReadFile = (path: string) => string | Uint8Array;
@@ -41,7 +43,9 @@ export function readText(
   try {
     content = readFile(path);
   } catch (error) {
-    return { failure: failureText(error) };
+    // The working directory counts, not that of the file which names this one: say where it was sought.
+    const where = readFile === readFromDisk && !isAbsolute(path) ? ` (in "${process.cwd()}")` : "";
+    return { failure: failureText(error) + where };
   }
   const text = typeof content === "string" ? content : decoder.decode(content);
   return { text: text.startsWith("\uFEFF") ? text.slice(1) : text };

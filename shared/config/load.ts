@@ -91,6 +91,8 @@ class Loader {
   load(): Config | null {
     const ini = readIni(this.#path, this.#readFile);
     for (const problem of ini.problems) this.#problem(problem, problem.message);
+    // A file that cannot be read is not judged.
+    if (ini.entries.length === 0 && ini.problems[0]?.line === 0) return null;
     this.#checkSections(ini);
     this.#checkDuplicates(ini.entries);
     // Settings first: unix_socket_dir is the default host of the databases, wherever it stands.
@@ -108,7 +110,7 @@ class Loader {
         "section [databases] names no database: nobody can connect",
       );
     }
-    if (this.problems.count > 0) return null;
+    if (this.problems.count > 0 || userlist === null) return null;
     const parts = {
       path: this.#path,
       settings: Object.freeze(this.#settings),
@@ -359,13 +361,14 @@ class Loader {
     );
   }
 
-  #readUserlist(): ReadonlyMap<string, UserSecret> {
+  /** null: it could not be read. */
+  #readUserlist(): ReadonlyMap<string, UserSecret> | null {
     const path = this.#settings.authFile;
     if (path === "") return new Map();
     const read = readText(path, this.#readFile);
     if ("failure" in read) {
       this.#problem(this.#placeOf("auth_file"), `read auth_file ${quote(path)}: ${read.failure}`);
-      return new Map();
+      return null;
     }
     const list = parseUserlist(read.text, path);
     for (const problem of list.problems) this.#problem(problem, problem.message);
@@ -374,7 +377,7 @@ class Loader {
   }
 
   /** What only shows when the settings are seen side by side. */
-  #checkTogether(userlist: ReadonlyMap<string, UserSecret>): void {
+  #checkTogether(userlist: ReadonlyMap<string, UserSecret> | null): void {
     const { listenAddr, listenPort, unixSocketDir, authType } = this.#settings;
     if (listenAddr.length === 0 && unixSocketDir === "") {
       this.#problem(
@@ -394,7 +397,7 @@ class Loader {
         "default_pool_size = 0: no server connection is opened, clients wait for ever",
       );
     }
-    if (authType !== "any" && userlist.size === 0) {
+    if (authType !== "any" && userlist?.size === 0) {
       this.#warn(
         this.#placeOf("auth_file"),
         `auth_type = ${authType} and no user in auth_file: nobody can log in`,

@@ -39,7 +39,7 @@ class Rig {
       command: [...runtimeCommand(), script, this.folder],
       seat: (index, workerId) =>
         JSON.stringify({ index, workerId, supervisorPid: process.pid, secret: "s" }),
-      times: { readyMs: 20_000, drainMs: 20_000, quitMs: 10_000 },
+      times: { readyMs: 20_000, drainMs: 20_000, quitMs: 10_000, silentMs: 60_000 },
       logger: createLogger({
         component: "supervisor",
         level: "info",
@@ -113,6 +113,27 @@ test("start() resolves when all workers are ready, drain() when all have ended",
     assert.match(rig.log.join(""), /worker 1 is ready/);
   }));
 
+// A worker that hangs keeps its share of the port's connections waiting; nothing noticed it, since its
+// process was alive.
+test("heard() keeps a worker; one that is silent for long is ended and another takes its seat", () =>
+  withRig(
+    new Rig({}, { times: { readyMs: 20_000, drainMs: 20_000, quitMs: 200, silentMs: 1500 } }),
+    async (rig) => {
+      await rig.fleet.start();
+      const [hung, lively] = rig.workers() as [FakeWorker, FakeWorker];
+      const speaks = setInterval(() => rig.fleet.heard(lively.workerId, lively.pid), 50);
+      process.kill(hung.pid, "SIGSTOP");
+      await until(
+        "another worker in the seat",
+        () => rig.alive().find((worker) => worker.index === hung.index && worker.pid !== hung.pid),
+      );
+      clearInterval(speaks);
+      assert.ok(isAlive(lively.pid), "the one that speaks is left alone");
+      assert.not.ok(isAlive(hung.pid));
+      assert.match(rig.log.join(""), /worker 1 has been silent for 1.5 s, ending it/);
+    },
+  ));
+
 test("start() fails with the last line of a worker that ends, and the others can be ended", () =>
   withRig(new Rig({ "mode.1": "crash no such file: x.ini" }), async (rig) => {
     assert.is(
@@ -123,7 +144,9 @@ test("start() fails with the last line of a worker that ends, and the others can
 
 test("start() fails when a worker is not ready in time", () =>
   withRig(
-    new Rig({ "mode.0": "silent" }, { times: { readyMs: 1500, drainMs: 1, quitMs: 5000 } }),
+    new Rig({ "mode.0": "silent" }, {
+      times: { readyMs: 1500, drainMs: 1, quitMs: 5000, silentMs: 60_000 },
+    }),
     async (rig) => {
       assert.is(await startFails(rig), "start worker 1: it is not ready after 1.5 s");
     },
@@ -136,7 +159,9 @@ test("start() fails with one line when the program can't be run", () =>
 
 test("start() goes by the processes alone while the bus can't be reached", async () => {
   // A host that is restarted while NATS is down served nobody: its workers ran, but nobody could say so.
-  const rig = new Rig({ mode: "silent" }, { times: { readyMs: 500, drainMs: 1, quitMs: 5000 } });
+  const rig = new Rig({ mode: "silent" }, {
+    times: { readyMs: 500, drainMs: 1, quitMs: 5000, silentMs: 60_000 },
+  });
   rig.busConnected = false;
   await withRig(rig, async () => {
     await rig.fleet.start();
@@ -186,7 +211,7 @@ test("a crash loop makes the fleet give up and say why", () =>
   }));
 
 test("a replacement that does not get ready is ended and counts as a death", () => {
-  const times = { readyMs: 1500, drainMs: 1000, quitMs: 5000 };
+  const times = { readyMs: 1500, drainMs: 1000, quitMs: 5000, silentMs: 60_000 };
   return withRig(new Rig({}, { count: 1, times }), async (rig) => {
     await rig.fleet.start();
     rig.setMode("mode", "silent");
@@ -199,7 +224,7 @@ test("a replacement that does not get ready is ended and counts as a death", () 
 });
 
 test("drain() ends a worker that does not hear SIGTERM, and kills one that hears nothing", () => {
-  const times = { readyMs: 20_000, drainMs: 200, quitMs: 500 };
+  const times = { readyMs: 20_000, drainMs: 200, quitMs: 500, silentMs: 60_000 };
   const modes = { "mode.0": "deaf", "mode.1": "stone" };
   return withRig(new Rig(modes, { times }), async (rig) => {
     await rig.fleet.start();
@@ -239,7 +264,7 @@ test("drain() while a restart is due starts nothing any more", () =>
 
 test("reload() reaches every ready worker, and none that is still starting", async () => {
   const rig = new Rig({ "mode.1": "silent" }, {
-    times: { readyMs: 500, drainMs: 1, quitMs: 5000 },
+    times: { readyMs: 500, drainMs: 1, quitMs: 5000, silentMs: 60_000 },
   });
   rig.busConnected = false;
   await withRig(rig, async () => {

@@ -11,6 +11,7 @@ import {
   bannerOf,
   listenAddresses,
   type Login,
+  smallLimits,
   upstreamLogin,
   workerCount,
 } from "../../services/supervisor/plan.ts";
@@ -84,6 +85,29 @@ plan("bannerOf() names what a file has, and no password of it", () => {
     bannerOf(configOf(""), 2, "bun 1", { user: "demo", password: "demo" }).password,
     "demo",
   );
+});
+
+// A pool of one became a pool of two on two cores, and nothing said so.
+plan("smallLimits() names every limit that is less than the number of workers", () => {
+  const text = `[databases]
+a = host=h pool_size=3
+b = host=h pool_size=4
+[users]
+u = pool_size=1
+[pgbouncer]
+pool_mode = transaction
+auth_type = trust
+default_pool_size = 2
+max_client_conn = 4
+`;
+  const { config } = loadConfig("x.ini", () => text);
+  const names = smallLimits(config as Config, 4).map((line) => line.split(" is less")[0]);
+  assert.equal(names, [
+    "default_pool_size = 2",
+    'pool_size of database "a" = 3',
+    'pool_size of user "u" = 1',
+  ]);
+  assert.equal(smallLimits(config as Config, 1), []);
 });
 
 plan.run();

@@ -16,7 +16,7 @@ const up = new Up(command, {
   systemDirectory: join(folder!, "system"),
   environment: process.env,
   workerCommand: () => [...runtimeCommand(), join(import.meta.dirname!, "fake_worker.ts"), folder!],
-  times: { readyMs: 10_000, drainMarginMs: 200, quitMs: 500 },
+  times: { readyMs: 10_000, drainMarginMs: 200, quitMs: 500, silentMs: 60_000 },
 });
 onSignals(up);
 process.exit(await up.run());

@@ -667,8 +667,8 @@ export class ClientSession implements StreamOwner {
       this.#refuse(refusals.packetTooLarge, run, at);
       return;
     }
-    const problem = frontendFrameProblem(type, length) ?? "";
-    this.#refuse({ ...refusals.badHeader, message: `bad packet header: ${problem}` }, run, at);
+    const message = frontendFrameProblem(type, length) ?? refusals.unknownPacket.message;
+    this.#refuse({ code: "08P01", message }, run, at);
   }
 
   /** The client says good-bye. What it has asked for before is still done, as PostgreSQL would. */
@@ -727,6 +727,7 @@ export class ClientSession implements StreamOwner {
     // Nobody who sends a cancel request is ever answered.
     if (this.plane.cancels.requesters.has(this)) return this.close(refusal.message);
     if (!this.#leaving) this.stream.sendBytes(fatal(refusal));
+    this.plane.logRefusal(this, refusal.message);
     this.closeAfterFlush(refusal.message);
   }
 

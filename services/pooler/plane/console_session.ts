@@ -90,6 +90,10 @@ export class ConsoleSession {
 
   #plan(text: string): Plan | Refusal {
     const plan = planQuery(text, this.admin);
+    const { supervisorPid } = this.#client.plane.seat;
+    if (supervisorPid > 0 && "effect" in plan && plan.effect.kind === "shutdown") {
+      return oneWorkerOnly(supervisorPid);
+    }
     if (plan === adminNeeded) {
       const { plane, id, user } = this.#client;
       const { logPoolerErrors } = plane.settings;
@@ -105,6 +109,15 @@ export class ConsoleSession {
     plane.control.log("info", `C-${id}: ${command} command issued by "${user}"`);
     plane.reactor.after(0, () => drain ? plane.drain() : plane.stop());
   }
+}
+
+/** A supervised worker that stops is replaced at once, and whoever stopped it would think the fleet had. */
+function oneWorkerOnly(supervisorPid: number): Refusal {
+  return {
+    code: "0A000",
+    message: "SHUTDOWN would stop one worker only, which is replaced at once",
+    hint: `To stop all of them send SIGTERM to process ${supervisorPid}`,
+  };
 }
 
 function momentOf(plane: Plane): Moment {

@@ -376,11 +376,15 @@ export class Plane {
   logClient(client: ClientSession, what: string): void {
     const { logConnections, logDisconnections } = this.settings;
     if (!(client.login !== null ? logConnections : logDisconnections)) return;
-    const { host, port } = client.address;
-    const name = `${client.database || "(nodb)"}/${client.user || "(nouser)"}`;
     const age = Math.round((this.reactor.now - client.connectedAt) / 1000);
     const more = client.closed ? ` (age=${age}s)` : "";
-    this.control.log("info", `C-${client.id}: ${name}@${host}:${port} ${what}${more}`);
+    this.control.log("info", `${clientLabel(client)} ${what}${more}`);
+  }
+
+  /** An error that a client was sent, and that ends its connection. */
+  logRefusal(client: ClientSession, message: string): void {
+    if (!this.settings.logPoolerErrors) return;
+    this.control.log("warning", `${clientLabel(client)} pooler error: ${message}`);
   }
 
   logServer(server: ServerConnection, what: string): void {
@@ -396,6 +400,13 @@ export class Plane {
     if (!this.settings.logPoolerErrors) return;
     this.control.log("warning", `${pool.database.name}/${pool.serverUser}: ${what}`);
   }
+}
+
+/** A client as PgBouncer's log lines name it. */
+function clientLabel(client: ClientSession): string {
+  const { host, port } = client.address;
+  const name = `${client.database || "(nodb)"}/${client.user || "(nouser)"}`;
+  return `C-${client.id}: ${name}@${host}:${port}`;
 }
 
 /** Accepts clients. Stops while descriptors are short, so that the loop never spins on EMFILE. */

@@ -299,6 +299,14 @@ export class Pool {
     }
   }
 
+  /** Why a client has waited in vain: all servers are busy, or none can be had. */
+  #queueRefusal(): Refusal {
+    const failure = this.#failure;
+    if (failure === null) return refusals.queryWaitTimeout;
+    const hint = `Connections to the server are failing: ${failure.message}`;
+    return { ...refusals.queryWaitTimeout, hint };
+  }
+
   get lifetimeMs(): number {
     return this.database.serverLifetimeMs ?? this.plane.settings.serverLifetimeMs;
   }
@@ -314,7 +322,7 @@ export class Pool {
     for (;;) {
       const client = this.#firstWaiter;
       if (client === null || waitMs <= 0 || now - client.waitingSince < waitMs) break;
-      client.fail(refusals.queryWaitTimeout);
+      client.fail(this.#queueRefusal());
     }
     if (this.waiting > 0) this.grow();
     if (thorough) this.#sweepServers(now);

@@ -43,7 +43,6 @@ export const refusals = {
     hint: "Connect to PostgreSQL directly for replication",
   },
   unknownPacket: { code: "08P01", message: "unknown pkt" },
-  badHeader: { code: "08P01", message: "bad packet header" },
   packetTooLarge: { code: "54000", message: "packet too large (max_packet_size)" },
   statementTooLarge: {
     code: "54000",

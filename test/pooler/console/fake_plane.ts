@@ -115,7 +115,7 @@ export function fakePlane(
   const plane: FakePlane = {
     version: "1.2.3",
     config: configOf(iniWith(settings, databases), files),
-    seat: { index: 0, count, workerId: 17, incarnation: 1_700_000_000_000 },
+    seat: { index: 0, count, workerId: 17, incarnation: 1_700_000_000_000, supervisorPid: 0 },
     startedAt: wallNow - 90_000,
     clients: new Set(),
     loggingIn: new Set(),
