@@ -166,7 +166,8 @@ rule(
       { source, target, specifier },
     ) =>
       target === null && !["node:buffer", "node:crypto"].includes(specifier) &&
-        !(source.path === "shared/config/files.ts" && specifier === "node:fs") ||
+        !(source.path === "shared/config/files.ts" &&
+          ["node:fs", "node:path", "node:process"].includes(specifier)) ||
       target !== null && room(target) !== "shared/config"
     ).map(named),
 );
