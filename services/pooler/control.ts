@@ -145,6 +145,7 @@ export class Control {
         return;
       case "log":
         for (const record of message.records) this.#logger[record.level](record.message);
+        Atomics.add(this.#gauges, Gauge.linesWritten, message.records.length);
         return;
       case "salt":
         this.#salt(message.id, message.password, message.salt, message.iterations);

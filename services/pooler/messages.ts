@@ -13,9 +13,9 @@ export interface Seat {
   readonly supervisorPid: number;
 }
 
-/** Indexes into the shared gauges, an Int32Array. */
-export const Gauge = { clients: 0, servers: 1 } as const;
-export const gaugeCount = 2;
+/** Indexes into the shared gauges, an Int32Array. `linesWritten` is set by control, and wraps. */
+export const Gauge = { clients: 0, servers: 1, linesWritten: 2 } as const;
+export const gaugeCount = 3;
 
 export type ToPlane =
   | {

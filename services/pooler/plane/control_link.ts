@@ -2,10 +2,18 @@
 // are sent once per batch. Nothing here waits; answers come when the loop is woken for them.
 
 import type { CancelOutcome } from "../../../shared/bus/mod.ts";
-import type { LogLevelName, LogRecord, ToControl, ToPlane } from "../messages.ts";
+import {
+  Gauge,
+  type LogLevelName,
+  type LogRecord,
+  type ToControl,
+  type ToPlane,
+} from "../messages.ts";
 
 /** Log records kept per batch; what comes beyond is counted and summed up in one line. */
 const recordsMax = 1000;
+/** Records on their way to the log: control writes them one by one, and nobody may read the log. */
+const unwrittenMax = 10_000;
 
 export class ControlLink {
   readonly #post: (message: ToControl) => void;
@@ -15,9 +23,16 @@ export class ControlLink {
   #nextId = 1;
   #records: LogRecord[] = [];
   #dropped = 0;
+  #posted = 0;
+  #gauges: Int32Array | null = null;
 
   constructor(post: (message: ToControl) => void) {
     this.#post = post;
+  }
+
+  /** Where control counts the log lines that it has written. */
+  watch(gauges: Int32Array): void {
+    this.#gauges = gauges;
   }
 
   post(message: ToControl): void {
@@ -25,17 +40,24 @@ export class ControlLink {
   }
 
   log(level: LogLevelName, message: string): void {
-    if (this.#records.length < recordsMax) this.#records.push({ level, message });
+    const hasRoom = this.#records.length < recordsMax && this.#unwritten < unwrittenMax;
+    if (hasRoom) this.#records.push({ level, message });
     else this.#dropped++;
+  }
+
+  get #unwritten(): number {
+    const written = this.#gauges === null ? 0 : Atomics.load(this.#gauges, Gauge.linesWritten);
+    return (this.#posted - written) | 0;
   }
 
   flushLog(): void {
     if (this.#records.length === 0) return;
     if (this.#dropped > 0) {
-      const message = `${this.#dropped} more log lines at this instant were left out`;
+      const message = `${this.#dropped} more log lines were left out`;
       this.#records.push({ level: "warning", message });
       this.#dropped = 0;
     }
+    this.#posted = (this.#posted + this.#records.length) | 0;
     this.#post({ type: "log", records: this.#records });
     this.#records = [];
   }

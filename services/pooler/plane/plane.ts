@@ -106,6 +106,7 @@ export class Plane {
     this.tracksStatements = this.settings.maxPreparedStatements > 0;
     this.#listen = start.listen;
     this.#gauges = start.gauges;
+    control.watch(start.gauges);
     this.startedAt = Date.now();
     this.#lastPeriodAt = reactor.now;
     const files = raiseFileLimit().soft;
