@@ -2,6 +2,7 @@
 // its own bytes: cut, late, wrong, or none at all. It shows what a real server will not do on demand.
 // Handlers of one connection run one after the other; a handler that never returns is a server that hangs.
 
+import { readFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import {
   authenticationOk,
@@ -69,6 +70,7 @@ export class FakeSession {
   /** What `answer` puts in ReadyForQuery: it follows BEGIN, COMMIT and ROLLBACK. */
   transaction: "I" | "T" | "E" = "I";
   readonly #socket: Socket;
+  readonly #ports: readonly [number, number];
   readonly #settings: Readonly<Record<string, string>>;
 
   constructor(
@@ -81,12 +83,24 @@ export class FakeSession {
     this.key = key;
     this.#socket = socket;
     this.#settings = settings;
+    this.#ports = [socket.localPort ?? 0, socket.remotePort ?? 0];
     this.closed = new Promise((resolve) =>
       socket.on("close", () => {
         this.isClosed = true;
         resolve();
       })
     );
+  }
+
+  /** Bytes that the client's kernel has and the client has not read; IPv4 on this host. */
+  get unreadByPeer(): number {
+    const [own, peer] = this.#ports.map((port) => port.toString(16).toUpperCase().padStart(4, "0"));
+    for (const line of readFileSync("/proc/net/tcp", "utf8").split("\n")) {
+      const [, local, remote, , queues] = line.trim().split(/\s+/);
+      if (!local?.endsWith(`:${peer}`) || !remote?.endsWith(`:${own}`)) continue;
+      return parseInt(queues?.split(":")[1] ?? "0", 16);
+    }
+    return 0;
   }
 
   /** Sends all parts in one write. */

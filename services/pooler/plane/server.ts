@@ -366,6 +366,11 @@ export class ServerConnection implements StreamOwner {
           else if (code === Request.ownParse) {
             this.journal.done();
             keep = false;
+          } else if (code === Request.failsHere) {
+            // A name that was taken has come free: a DEALLOCATE ALL ran in front of it. What the server
+            // has under it now is in no table, so it ends with this transaction.
+            this.journal.done();
+            this.closeNeeded = true;
           } else if (code !== Request.parse) {
             return this.#violation("unexpected packet", run, at);
           }

@@ -115,6 +115,7 @@ test("what a server says while idle is nobody's", async () => {
     for (const [what, bytes] of unasked) {
       for (const cut of [0, 1, 4, 5, 6, bytes.length - 1]) {
         await session.sendCut(bytes, [cut]);
+        await until("the pooler to have read it", () => session.unreadByPeer === 0);
         // Half of it may come before the next query and half behind it.
         assert.is(await ask(client, [f.Q("good")]), good, `${what}, cut at ${cut}`);
         session.send(bytes.subarray(0, cut));

@@ -1,0 +1,90 @@
+// A worker under load for a while is no larger at the end than it was after a fifth of it: nothing that clients,
+// transactions, statements or log lines need is kept. Load: pgbench in each protocol, and a client that reconnects.
+// limit: 240 s
+//
+//   PGWEIR_SOAK_SECONDS=300 bun test/system/soak/steady_memory_test.ts    five minutes instead of twenty seconds
+//
+// It prints its figures. It sees leaks of a few hundred bytes per connection in five minutes, not in twenty seconds.
+
+import { runtimeName } from "../../../shared/sys/mod.ts";
+import { assert, suite } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { startPgweir } from "../../support/pgweir.ts";
+import { startPostgres } from "../../support/postgres.ts";
+import { openFiles, residentBytes } from "../../support/processes.ts";
+import { run } from "../drivers/support.ts";
+
+needs("postgresql");
+
+const SECONDS = Number(process.env["PGWEIR_SOAK_SECONDS"] ?? 20);
+/** Code is compiled and heaps find their size. */
+const WARM_UP_SECONDS = 15;
+const GROWTH_MAX = 0.1;
+
+/** Clients, threads and transactions per second of each load; 0 = as many as it can. */
+const LOADS = [
+  { args: ["-S", "-M", "simple"], clients: 4, rate: 2000 },
+  { args: ["-S", "-M", "prepared"], clients: 4, rate: 2000 },
+  { args: ["-M", "extended"], clients: 4, rate: 150 },
+  { args: ["-S", "-M", "prepared", "-C"], clients: 2, rate: 0 },
+];
+
+const tests = suite("steady memory");
+const postgres = await startPostgres();
+const pooler = await startPgweir({
+  ini: {
+    databases: { "*": `host=127.0.0.1 port=${postgres.port}` },
+    pgbouncer: { default_pool_size: 4, max_prepared_statements: 3 },
+  },
+  // V8 lets the space for new objects grow for minutes under connections that come and go, whatever is kept.
+  environment: { DENO_V8_FLAGS: "--max-semi-space-size=2" },
+});
+const target = ["-h", pooler.host, "-p", String(pooler.port), "-U", "postgres", "postgres"];
+
+/** The least of the samples: what is left when garbage was just collected. */
+const least = (samples: readonly number[]) => Math.min(...samples);
+const megabytes = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
+
+tests(`a worker's memory is the same after a fifth and at the end of ${SECONDS} s`, async () => {
+  await run(["pgbench", "-i", "-q", "-s", "1", ...target]);
+  const files = openFiles(pooler.pid);
+  const total = WARM_UP_SECONDS + SECONDS;
+  const loads = LOADS.map(({ args, clients, rate }) => {
+    const load = ["-n", "-c", String(clients), "-j", String(clients), "-T", String(total + 1)];
+    const limit = rate > 0 ? ["-R", String(rate)] : [];
+    return run(["pgbench", ...load, ...limit, ...args, ...target], { seconds: total + 60 });
+  });
+  const started = performance.now();
+  const samples: { at: number; bytes: number }[] = [];
+  for (let at = 0; at < total; at = (performance.now() - started) / 1000) {
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    samples.push({ at, bytes: residentBytes(pooler.pid) });
+  }
+  const between = (from: number, to: number) =>
+    least(samples.filter((s) => s.at >= from && s.at < to).map((s) => s.bytes));
+  const fifth = WARM_UP_SECONDS + SECONDS / 5;
+  const window = SECONDS / 10;
+  const early = between(fifth - window, fifth);
+  const late = between(total - window, Infinity);
+
+  const processed = (await Promise.all(loads)).map((ran) => {
+    assert.equal([ran.code, /error|abort/i.exec(ran.stderr)], [0, null], ran.stderr);
+    return Number(/actually processed: (\d+)/.exec(ran.stdout)?.[1]);
+  });
+  const growth = late / early - 1;
+  console.log(
+    `${runtimeName}: ${megabytes(early)} MiB after ${SECONDS / 5} s, ${
+      megabytes(late)
+    } MiB after ` +
+      `${SECONDS} s (${(100 * growth).toFixed(1)} %); ${processed.join(" + ")} transactions, ` +
+      "a connection for each of the last",
+  );
+  assert.ok(growth <= GROWTH_MAX, `it grew by ${(100 * growth).toFixed(1)} %`);
+  assert.ok(openFiles(pooler.pid) <= files + 8, "it has more open files than before");
+});
+
+tests.after(async () => {
+  await pooler.stop();
+  await postgres.stop("immediate");
+});
+tests.run();
