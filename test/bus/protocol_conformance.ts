@@ -126,11 +126,13 @@ export function protocolConformance(name: string, startBroker: StartBroker): voi
       };
       listen(member, "q.*", take, "workers");
     });
-    listen(await client(), "q.x", () => plain += 1);
-    await Promise.all(members.map((member) => member.flush()));
+    const loner = await client();
+    listen(loner, "q.x", () => plain += 1);
+    const all = [...members, loner];
+    await Promise.all(all.map((member) => member.flush()));
     for (let i = 0; i < 300; i += 1) publisher.publish("q.x", `${i}`);
     await publisher.flush();
-    await Promise.all(members.map((member) => member.flush()));
+    await Promise.all(all.map((member) => member.flush()));
     assert.is(plain, 300);
     assert.is(seen.size, 300);
     assert.ok([...seen.values()].every((times) => times === 1));
