@@ -96,14 +96,14 @@ for (const side of sides.all) {
     const target = ["-h", side.host, "-p", String(side.port), "-U", "postgres", "postgres"];
     await program("pgbench -i", ["pgbench", "-i", "-q", "-s", "1", ...target]);
     const client = join(import.meta.dirname!, "psycopg_client.py");
-    const steps = ["prepared", "transactions", "pipelines", "cancels"].map((step) =>
+    const steps = ["transactions", "pipelines", "cancels"].map((step) =>
       program(step, [
         ...["/usr/bin/python3", client, step, side.host],
         ...[String(side.port), `mixed ${side.workers}`],
       ])
     );
     const benches = ["simple", "extended", "prepared"].map((protocol) =>
-      program(protocol, ["pgbench", "-n", "-M", protocol, "-c4", "-j4", "-t100", ...target])
+      program(protocol, ["pgbench", "-n", "-M", protocol, "-c4", "-j4", "-t60", ...target])
     );
     let running = true;
     const programs = Promise.all([...steps, ...benches]).finally(() => running = false);
