@@ -155,14 +155,14 @@ def copies(index, tag):
     with connect() as conn:
         cursor = conn.cursor()
         with cursor.copy("COPY copied FROM STDIN") as copy:
-            for n in range(2000):
+            for n in range(600):
                 copy.write_row((tag, n, "x" * (n % 100)))
         conn.commit()
 
         def malformed():
             with cursor.copy("COPY copied FROM STDIN") as copy:
-                for n in range(2000):
-                    copy.write_row((tag, "no number" if n == 1500 else n, ""))
+                for n in range(600):
+                    copy.write_row((tag, "no number" if n == 500 else n, ""))
 
         fails(errors.InvalidTextRepresentation, malformed)
         conn.rollback()
@@ -177,10 +177,10 @@ def copies(index, tag):
         query = "COPY (SELECT tag, n FROM copied WHERE tag = %s ORDER BY n) TO STDOUT"
         with cursor.copy(query, (tag,)) as copy:
             copy.set_types(["text", "int4"])
-            assert list(copy.rows()) == [(tag, n) for n in range(2000)]
+            assert list(copy.rows()) == [(tag, n) for n in range(600)]
 
         def half_read():
-            with cursor.copy("COPY (SELECT n FROM generate_series(1, 200000) n) TO STDOUT") as copy:
+            with cursor.copy("COPY (SELECT n FROM generate_series(1, 60000) n) TO STDOUT") as copy:
                 copy.read()
                 raise KeyError("enough of it")
 
