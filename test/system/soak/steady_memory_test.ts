@@ -36,8 +36,6 @@ const pooler = await startPgweir({
     databases: { "*": `host=127.0.0.1 port=${postgres.port}` },
     pgbouncer: { default_pool_size: 4, max_prepared_statements: 3 },
   },
-  // V8 lets the space for new objects grow for minutes under connections that come and go, whatever is kept.
-  environment: { DENO_V8_FLAGS: "--max-semi-space-size=2" },
 });
 const target = ["-h", pooler.host, "-p", String(pooler.port), "-U", "postgres", "postgres"];
 
