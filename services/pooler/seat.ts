@@ -8,6 +8,8 @@ export interface FleetSeat {
   readonly index: number;
   readonly count: number;
   readonly workerId: number;
+  /** Rises with each worker that a supervisor starts; with the id it names one worker for ever. */
+  readonly incarnation: number;
   readonly mesh: string;
   /** null = no bus. Without a token the login is in the addresses. */
   readonly bus: { readonly servers: readonly string[]; readonly token: string | null } | null;
@@ -24,6 +26,7 @@ export function loneSeat(): FleetSeat {
     index: 0,
     count: 1,
     workerId,
+    incarnation: Date.now(),
     mesh: "default",
     bus: null,
     fleetSecret,
@@ -31,7 +34,10 @@ export function loneSeat(): FleetSeat {
   };
 }
 
-/** Reads the variable's JSON; a string says what is wrong with it. */
+/**
+ * Reads the variable's JSON; a string says what is wrong with it. A seat without an incarnation, which no
+ * supervisor gives, gets one of now.
+ */
 export function parseSeat(text: string): FleetSeat | string {
   let value: Record<string, unknown>;
   try {
@@ -40,12 +46,16 @@ export function parseSeat(text: string): FleetSeat | string {
     return "read PGWEIR_FLEET: not JSON";
   }
   const { index, count, workerId, mesh, busUrl, busToken, fleetSecret, supervisorPid } = value;
+  const incarnation = value["incarnation"] ?? Date.now();
   const isWhole = (number: unknown): number is number =>
     Number.isInteger(number) && (number as number) >= 0;
   if (!isWhole(count) || count < 1 || !isWhole(index) || index >= count) {
     return "read PGWEIR_FLEET: index and count, wanted 0 <= index < count";
   }
   if (!isWorkerId(workerId)) return "read PGWEIR_FLEET: workerId, wanted 0 to 32767";
+  if (!isWhole(incarnation)) {
+    return "read PGWEIR_FLEET: incarnation, wanted a whole number";
+  }
   if (!isMeshName(mesh)) return "read PGWEIR_FLEET: mesh, wanted letters, digits, _ and -";
   if (typeof busUrl !== "string" || typeof busToken !== "string") {
     return "read PGWEIR_FLEET: busUrl and busToken, wanted texts";
@@ -55,5 +65,5 @@ export function parseSeat(text: string): FleetSeat | string {
   }
   const bus = { servers: busUrl.split(","), token: busToken === "" ? null : busToken };
   const pid = isWhole(supervisorPid) ? supervisorPid : 0;
-  return { index, count, workerId, mesh, bus, fleetSecret, supervisorPid: pid };
+  return { index, count, workerId, incarnation, mesh, bus, fleetSecret, supervisorPid: pid };
 }

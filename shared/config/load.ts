@@ -2,6 +2,7 @@
 // that is wrong with it: there is no half-loaded configuration. Pure apart from the injected file reader.
 
 import { Buffer } from "node:buffer";
+import { parseBudgetAuth } from "./budget_auth.ts";
 import type { Config, DatabaseConfig, PoolMode, UserConfig } from "./config.ts";
 import { CONSOLE_DATABASE, hashOf, MAX_DATABASE_BYTES } from "./config.ts";
 import { parseConnectionString } from "./connstr.ts";
@@ -391,6 +392,7 @@ class Loader {
       unixSocketDir,
       listenPort,
     );
+    this.#checkBus();
     if (this.#settings.defaultPoolSize === 0) {
       this.#warn(
         this.#placeOf("default_pool_size"),
@@ -401,6 +403,34 @@ class Loader {
       this.#warn(
         this.#placeOf("auth_file"),
         `auth_type = ${authType} and no user in auth_file: nobody can log in`,
+      );
+    }
+  }
+
+  #checkBus(): void {
+    const { busUrl, busCredentials, busTlsCaFile, busTlsCertFile, busTlsKeyFile } = this.#settings;
+    const files = {
+      bus_credentials: busCredentials,
+      bus_tls_ca_file: busTlsCaFile,
+      bus_tls_cert_file: busTlsCertFile,
+      bus_tls_key_file: busTlsKeyFile,
+    };
+    for (const [name, path] of Object.entries(files)) {
+      if (path === "" || busUrl.length > 0) continue;
+      const why = "without bus_url the bus is one of this host alone, with no login and no TLS";
+      this.#problem(this.#placeOf(name), `${name} is set and bus_url is empty: ${why}`);
+    }
+    if ((busTlsCertFile === "") !== (busTlsKeyFile === "")) {
+      const [set, empty] = busTlsKeyFile === ""
+        ? ["bus_tls_cert_file", "bus_tls_key_file"]
+        : ["bus_tls_key_file", "bus_tls_cert_file"];
+      this.#problem(this.#placeOf(set), `${set} is set and ${empty} is empty: both are needed`);
+    }
+    const auth = parseBudgetAuth(this.#settings.budgetAuth);
+    if (auth !== null && "failure" in auth) {
+      this.#problem(
+        this.#placeOf("budget_auth"),
+        `budget_auth: ${auth.failure}, wanted user=a password=b dbname=c`,
       );
     }
   }

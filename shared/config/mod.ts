@@ -1,6 +1,7 @@
 // Door of shared/config: the settings table, the readers of PgBouncer's files, and the typed
 // configuration made from them. Pure; the one function that reads from disk is `readFromDisk`.
 
+export { type BudgetAuth, parseBudgetAuth } from "./budget_auth.ts";
 export { parseConnectionString } from "./connstr.ts";
 export type { ConnectionString, Pair } from "./connstr.ts";
 export { CONSOLE_DATABASE, lookupDatabase, poolSizeFor } from "./config.ts";

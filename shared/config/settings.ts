@@ -88,9 +88,7 @@ const TRANSACTION_ONLY: Extra = {
   working: ["transaction"],
   instead: "this version has transaction pooling only: write pool_mode = transaction",
 };
-const NO_LIMIT_YET: Extra = { instead: "this version does not enforce this limit: leave it at 0" };
 const NO_CLIENT_TLS: Extra = { instead: "this version has no TLS towards clients" };
-const NO_BUS_LOGIN: Extra = { instead: "this version has no TLS and no credentials on the bus" };
 const NO_SHEDDING: Extra = { instead: "this version does not refuse work on overload" };
 const AUTH_QUERY_ONLY: Extra = {
   instead: "this version reads secrets from auth_file only, it has no auth_query",
@@ -141,12 +139,12 @@ export const settingsTable = [
   p("logfile", "string", "", "G", "reload", "ignored", "Log file; logs go to standard error."),
   p("login_notify_message", "string", "", "G", "reload", "ignored", "Notice sent to a client after its login."),
   p("max_client_conn", "int", "100", "G", "reload", "works", "Client connections in all; the admin console is not counted."),
-  p("max_db_client_connections", "int", "0", "GD", "reload", "refused", "Client connections per database; 0 is no limit.", NO_LIMIT_YET),
-  p("max_db_connections", "int", "0", "GD", "reload", "refused", "Server connections per database over all its users; 0 is no limit.", NO_LIMIT_YET),
+  p("max_db_client_connections", "int", "0", "GD", "reload", "works", "Client connections per database; 0 is no limit."),
+  p("max_db_connections", "int", "0", "GD", "reload", "works", "Server connections per database over all its users; 0 is no limit."),
   p("max_packet_size", "size", "2147483647", "G", "reload", "works", "Largest protocol message accepted from a client, in bytes.", { min: 1024 }),
   p("max_prepared_statements", "int", "200", "G", "reload", "works", "Prepared statements kept on each server connection; 0 turns their tracking off."),
-  p("max_user_client_connections", "int", "0", "GU", "reload", "refused", "Client connections per user; 0 is no limit.", NO_LIMIT_YET),
-  p("max_user_connections", "int", "0", "GU", "reload", "refused", "Server connections per user over all databases; 0 is no limit.", NO_LIMIT_YET),
+  p("max_user_client_connections", "int", "0", "GU", "reload", "works", "Client connections per user; 0 is no limit."),
+  p("max_user_connections", "int", "0", "GU", "reload", "works", "Server connections per user over all databases; 0 is no limit."),
   p("min_pool_size", "int", "0", "GD", "reload", "ignored", "Server connections kept open in a pool that is in use."),
   p("peer_id", "int", "0", "G", "reload", "ignored", "Number of this process among [peers]; not needed, workers find each other on the bus.", { max: 16383 }),
   p("pidfile", "string", "", "G", "start", "ignored", "File that the process id is written to."),
@@ -205,13 +203,13 @@ export const settingsTable = [
   w("runtime", oneOf("bun", "deno"), "bun", "G", "start", "works", "JavaScript runtime the workers run on."),
   w("mesh", "string", "default", "G", "start", "works", "Name of the mesh; hosts on one bus with the same name work as one pooler."),
   w("bus_url", "list", "", "G", "start", "works", "NATS servers of the mesh, nats://host:port; empty is an embedded bus for this host alone.", { secret: true }),
-  w("bus_credentials", "string", "", "G", "start", "refused", "NATS credentials file.", NO_BUS_LOGIN),
-  w("bus_tls_ca_file", "string", "", "G", "start", "refused", "PEM file of the authorities that sign the bus's certificates.", NO_BUS_LOGIN),
-  w("bus_tls_cert_file", "string", "", "G", "start", "refused", "PEM file of the certificate shown to the bus.", NO_BUS_LOGIN),
-  w("bus_tls_key_file", "string", "", "G", "start", "refused", "PEM file of the key of bus_tls_cert_file.", NO_BUS_LOGIN),
-  w("budget_mode", oneOf("static", "leased"), "static", "G", "start", "refused", "How limits are shared by the workers: static divides them, leased moves slots to where clients wait.", { working: ["static"], instead: "this version has budget_mode = static only" }),
-  w("budget_lease", "seconds", "10", "G", "reload", "ignored", "Seconds a worker may use leased slots without hearing from the coordinator.", { min: 1 }),
-  w("budget_auth", "string", "", "G", "reload", "ignored", "Login to PostgreSQL with which the coordinator counts the backends of silent workers.", { secret: true }),
+  w("bus_credentials", "string", "", "G", "start", "works", "NATS credentials file (.creds) to log in to the bus with; wins over a login in bus_url."),
+  w("bus_tls_ca_file", "string", "", "G", "start", "works", "PEM file of the authorities that sign the bus's certificates; empty is the system's, with tls:// in bus_url."),
+  w("bus_tls_cert_file", "string", "", "G", "start", "works", "PEM file of the certificate shown to the bus; bus_tls_key_file goes with it."),
+  w("bus_tls_key_file", "string", "", "G", "start", "works", "PEM file of the key of bus_tls_cert_file."),
+  w("budget_mode", oneOf("static", "leased"), "static", "G", "start", "works", "How limits are shared: leased moves slots to the workers that have clients waiting, limits are totals of the mesh; static divides them by the workers of the host."),
+  w("budget_lease", "seconds", "10", "G", "start", "works", "Seconds a worker may use leased slots without hearing from the coordinator; the same on every host of a mesh.", { min: 1 }),
+  w("budget_auth", "string", "", "G", "reload", "works", "Login to PostgreSQL (user=a password=b dbname=c) with which the coordinator counts the backends of silent workers; empty is none.", { secret: true }),
   w("overload_interval", "seconds", "1", "G", "reload", "ignored", "Seconds between two measurements of CPU wait and work.", { min: 0.1 }),
   w("os_cpu_busy_time_threshold", "seconds", "0.5", "G", "reload", "ignored", "Seconds of CPU work in an interval below which a host counts as not overloaded."),
   w("min_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "G", "reload", "refused", "Ratio of CPU wait to work from which new transactions are refused now and then.", NO_SHEDDING),

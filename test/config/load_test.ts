@@ -158,14 +158,14 @@ query_wait_timeout = 5min
 auth_type = hba
 auth_file = users.txt
 client_tls_sslmode = require
-max_db_connections = 50
+console_listen = x
 verbose = 1 ; more
 nonsense
 %include more.ini
 `;
   const { config, problems } = load(text, {
     "users.txt": '"a" "b"\n"c"\n',
-    "more.ini": "user = nobody\nbudget_mode = leased\nproxy_protocol = 1\n",
+    "more.ini": "user = nobody\nbudget_mode = loose\nproxy_protocol = 1\n",
   });
   assert.is(config, null);
   assert.equal(problems.map(problemText).sort(), [
@@ -173,7 +173,6 @@ nonsense
     `main.ini:11: query_wait_timeout: "5min" is not a number of seconds, without a unit, from 0 to 1000000000`,
     `main.ini:12: auth_type = "hba" is not supported: this version has any, trust, plain, md5 and scram-sha-256`,
     `main.ini:14: client_tls_sslmode = "require" is not supported: this version has no TLS towards clients`,
-    `main.ini:15: max_db_connections = "50" is not supported: this version does not enforce this limit: leave it at 0`,
     `main.ini:16: verbose: "1 ; more" is not a whole number from 0 to 2147483647, and comments have lines of their own`,
     `main.ini:17: no "=" in the line: "key = value", a section or a comment is wanted`,
     `main.ini:2: database "shop": unknown key "prot", did you mean "port"`,
@@ -183,7 +182,7 @@ nonsense
     `main.ini:8: pool_mode = "session" is not supported: this version has transaction pooling only: write pool_mode = transaction`,
     `main.ini:9: unknown setting "listen_prot", did you mean "listen_port"`,
     `more.ini:1: user = "nobody" is not supported: start pgweir as that user`,
-    `more.ini:2: budget_mode = "leased" is not supported: this version has budget_mode = static only`,
+    `more.ini:2: budget_mode: "loose" is not one of static, leased`,
     `more.ini:3: proxy_protocol = "1" is not supported: this version does not read the PROXY header`,
     `users.txt:2: no secret in quotes after the user`,
   ]);
@@ -213,10 +212,10 @@ const verdicts: readonly (readonly [string, string])[] = [
     "server_tls_sslmode = verify-full",
     `error server_tls_sslmode = "verify-full" is not supported: this version has no TLS towards servers`,
   ],
-  ["max_user_connections = 0", ""],
+  ["max_user_connections = 9", ""],
   [
-    "max_user_connections = 9",
-    `error max_user_connections = "9" is not supported: this version does not enforce this limit: leave it at 0`,
+    "max_user_connections = -1",
+    `error max_user_connections: "-1" is not a whole number from 0 to 2147483647`,
   ],
   [
     "disable_pqexec = 1",
@@ -226,7 +225,43 @@ const verdicts: readonly (readonly [string, string])[] = [
   ["logfile =", ""],
   ["min_pool_size = 5", `warning min_pool_size = "5" has no effect in this version`],
   ["query_wait_notify = 5.0", ""],
-  ["budget_auth = root:hunter2", "warning budget_auth has no effect in this version"],
+  ["budget_auth = user=root password='it''s' dbname=postgres", ""],
+  ["budget_auth = user=root", ""],
+  [
+    "budget_auth = root:hunter2",
+    `error budget_auth: no "=" after the key at column 1, wanted user=a password=b dbname=c`,
+  ],
+  [
+    "budget_auth = user=root password=my hunter2=x",
+    "error budget_auth: key 3 is unknown, wanted user=a password=b dbname=c",
+  ],
+  [
+    "budget_auth = password=hunter2",
+    "error budget_auth: it names no user, wanted user=a password=b dbname=c",
+  ],
+  [
+    "budget_auth = user=a user=b",
+    "error budget_auth: user stands twice, wanted user=a password=b dbname=c",
+  ],
+  ["budget_mode = leased\nbudget_lease = 2.5", ""],
+  [
+    "budget_lease = 0.5",
+    `error budget_lease: "0.5" is not a number of seconds, without a unit, from 1 to 1000000000`,
+  ],
+  ["bus_url = tls://a\nbus_credentials = /c\nbus_tls_ca_file = /ca", ""],
+  ["bus_url = tls://a\nbus_tls_cert_file = /c\nbus_tls_key_file = /k", ""],
+  [
+    "bus_credentials = /c",
+    "error bus_credentials is set and bus_url is empty: without bus_url the bus is one of this host alone, with no login and no TLS",
+  ],
+  [
+    "bus_url = nats://a\nbus_tls_cert_file = /c",
+    "error bus_tls_cert_file is set and bus_tls_key_file is empty: both are needed",
+  ],
+  [
+    "bus_url = nats://a\nbus_tls_key_file = /k",
+    "error bus_tls_key_file is set and bus_tls_cert_file is empty: both are needed",
+  ],
   [
     "auth_ldap_options = ldapbindpasswd=hunter2",
     "warning auth_ldap_options has no effect in this version",
@@ -273,11 +308,7 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
     `error database "a": pool_mode = "session" is not supported: this version has transaction pooling only: write pool_mode = transaction`,
   ],
   ["a = host=h pool_mode=transaction", ""],
-  ["a = host=h max_db_connections=0", ""],
-  [
-    "a = host=h max_db_connections=5",
-    `error database "a": max_db_connections = "5" is not supported: this version does not enforce this limit: leave it at 0`,
-  ],
+  ["a = host=h max_db_connections=5 max_db_client_connections=0", ""],
   [
     "a = host=h auth_user=x",
     `error database "a": auth_user = "x" is not supported: this version reads secrets from auth_file only, it has no auth_query`,
@@ -315,10 +346,7 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
     "a = host=h\n[users]\nu = pool_mode=statement",
     `error user "u": pool_mode = "statement" is not supported: this version has transaction pooling only: write pool_mode = transaction`,
   ],
-  [
-    "a = host=h\n[users]\nu = max_user_connections=5",
-    `error user "u": max_user_connections = "5" is not supported: this version does not enforce this limit: leave it at 0`,
-  ],
+  ["a = host=h\n[users]\nu = max_user_connections=5 max_user_client_connections=6", ""],
   [
     "a = host=h\n[users]\nu = query_timeout=5",
     `warning user "u": query_timeout = "5" has no effect in this version`,
@@ -380,9 +408,9 @@ test("loadConfig() keeps earlier settings when [pgbouncer] is opened again, and 
 });
 
 test("loadConfig() judges the last value when a setting stands twice", () => {
-  const { config, warnings } = load(iniWith("budget_mode = leased\nbudget_mode = static"));
-  assert.is(config?.settings.budgetMode, "static");
-  assert.is(lines(warnings)[0], `6: "budget_mode" stood in line 5 already, this line wins`);
+  const { config, warnings } = load(iniWith("disable_pqexec = 1\ndisable_pqexec = 0"));
+  assert.is(config?.settings.disablePqexec, false);
+  assert.is(lines(warnings)[0], `6: "disable_pqexec" stood in line 5 already, this line wins`);
 });
 
 test("loadConfig() warns when nobody can connect or log in", () => {

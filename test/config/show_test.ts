@@ -34,7 +34,7 @@ const shown: readonly (readonly [string, string, string, string, "yes" | "no"])[
   ["", "conffile", MAIN, "", "yes"],
   ["", "bus_url", "", "", "no"],
   ["bus_url = nats://u:hunter2@h", "bus_url", "********", "", "no"],
-  ["budget_auth = hunter2", "budget_auth", "********", "", "yes"],
+  ["budget_auth = user=u password=hunter2", "budget_auth", "********", "", "yes"],
 ];
 
 test("showConfigRows() shows values as they would be written, secrets masked", () => {
