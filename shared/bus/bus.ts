@@ -162,7 +162,7 @@ class NatsBus implements Bus {
   }
 
   async roundTripMs(): Promise<number> {
-    const connection = this.#openConnection("measure round trip");
+    const connection = this.openConnection("measure round trip");
     const start = performance.now();
     const timer = new AbortController();
     try {
@@ -321,7 +321,7 @@ class NatsBus implements Bus {
 
   async #ask(kind: string, subject: string, bytes: Uint8Array, timeoutMs: number): Promise<Msg> {
     const what = `request ${kind}`;
-    const connection = this.#openConnection(what);
+    const connection = this.openConnection(what);
     try {
       return await connection.request(subject, bytes, { timeout: Math.max(1, timeoutMs) });
     } catch (cause) {
@@ -340,7 +340,11 @@ class NatsBus implements Bus {
     if (this.#state === "closed") throw closedError(what);
   }
 
-  #openConnection(what: string): NatsConnection {
+  get log(): Logger {
+    return this.#log;
+  }
+
+  openConnection(what: string): NatsConnection {
     this.#assertOpen(what);
     if (this.#connection !== null && this.connected) return this.#connection;
     throw new BusError("DISCONNECTED", `${what}: bus is ${this.#state}`);
@@ -417,6 +421,20 @@ class NatsBus implements Bus {
 
 function closedError(what: string): BusError {
   return new BusError("CLOSED", `${what}: bus is closed`);
+}
+
+function natsBus(bus: Bus): NatsBus {
+  if (bus instanceof NatsBus) return bus;
+  throw new BusError("INVALID", "use bus: it was not made by connectBus()");
+}
+
+/** The connection of this moment; throws `CLOSED` or `DISCONNECTED`, naming what it was wanted for. */
+export function natsConnection(bus: Bus, what: string): NatsConnection {
+  return natsBus(bus).openConnection(what);
+}
+
+export function logOf(bus: Bus): Logger {
+  return natsBus(bus).log;
 }
 
 /** Connects to the mesh. Rejects with a `BusError`: `REFUSED`, `UNREACHABLE`, `INVALID`. */

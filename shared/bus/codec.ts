@@ -1,12 +1,13 @@
 // Bytes to messages and back: MessagePack maps with a version. Pure, no logging: the caller counts
 // and reports what is refused.
-// Invariants: nothing larger than `maxPayloadBytes` is decoded or sent; what comes out passed the
+// Invariants: nothing larger than the bound of its kind is decoded or sent; what comes out passed the
 // check of its kind; the memory a hostile payload makes us allocate is bounded.
 
 import { Decoder, encode } from "@msgpack/msgpack";
 import { BusError } from "./errors.ts";
-import type { Payload } from "./subjects.ts";
+import type { Payload } from "./payload.ts";
 
+/** Of a payload whose kind has no bound of its own. */
 export const maxPayloadBytes = 64 * 1024;
 
 /** Why a payload was refused. */

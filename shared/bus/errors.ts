@@ -16,6 +16,10 @@ export type BusErrorCode =
   | "NO_RESPONDERS"
   /** The answer did not decode, or is of a newer version. */
   | "BAD_REPLY"
+  /** The broker has no JetStream, which the store of a mesh needs. */
+  | "NO_JETSTREAM"
+  /** The broker could not do it now, such as a cluster without a majority. */
+  | "UNAVAILABLE"
   /** What the caller gave is not a valid mesh, worker id, server or payload: a bug or a setting. */
   | "INVALID";
 

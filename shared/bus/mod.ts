@@ -2,7 +2,19 @@
 // imports the NATS client.
 
 export type { Bus, BusCounters, BusOptions, Delivery, Handler } from "./api.ts";
+export type {
+  BudgetBackends,
+  BudgetLeader,
+  GoneWorker,
+  Grant,
+  LeafBackends,
+  LeafGrant,
+  LeafReport,
+  Report,
+} from "./budget_messages.ts";
+export { maxLeaves } from "./budget_messages.ts";
 export { connectBus } from "./bus.ts";
+export { isWorkerId } from "./checks.ts";
 export type { BusAddress, BusTls } from "./connection_options.ts";
 export { maxPayloadBytes } from "./codec.ts";
 export {
@@ -13,12 +25,21 @@ export {
   type EmbeddedBusOptions,
 } from "./embedded.ts";
 export { BusError, type BusErrorCode } from "./errors.ts";
+export { openStore } from "./jetstream_store.ts";
+export { MemoryStore } from "./memory_store.ts";
+export {
+  maxKeyCharacters,
+  maxValueBytes,
+  type Store,
+  type StoredValue,
+  type StoreEntry,
+} from "./store.ts";
+export { openEmbeddedStore, serveStore } from "./store_service.ts";
 export {
   type CancelOutcome,
   type CancelReply,
   type CancelRequest,
   isMeshName,
-  isWorkerId,
   type MeshSubjects,
   meshSubjects,
   type Pattern,

@@ -1,18 +1,31 @@
-// Every subject of the mesh and every payload on it, in one place: who sends it, how often, and what
-// happens when it is lost. Checks are written by hand and build a clean copy: unknown fields are
-// left behind, so that a newer sender may add some. Pure.
+// Every subject of the mesh, in one place: what is on it, who sends it, how often, and what happens
+// when it is lost; the payloads of budgets and of the store are in files of their own. Checks are
+// written by hand and build a clean copy: unknown fields are left behind, so that a newer sender may
+// add some. Pure.
 // Invariants: all subjects begin with `pgweir.<mesh>.`; a cancel key is only ever in a payload.
 
+import {
+  type BudgetBackends,
+  budgetBackendsPayload,
+  budgetGrantPayload,
+  type BudgetLeader,
+  budgetLeaderPayload,
+  budgetReportPayload,
+  type GoneWorker,
+  goneWorkerPayload,
+  type Grant,
+  heardPayload,
+  type Report,
+} from "./budget_messages.ts";
+import { isCount, isOneOf, isText, isWorkerId } from "./checks.ts";
 import { BusError } from "./errors.ts";
-
-/** A kind of payload. The wire form is a map with `v`, the version, beside the message's fields. */
-export interface Payload<M> {
-  readonly name: string;
-  /** Raised when old readers would misread the payload; they drop what is newer than they know. */
-  readonly version: number;
-  /** The message in a clean copy, or null when a field is missing, of another type or out of range. */
-  readonly check: (raw: Readonly<Record<string, unknown>>) => M | null;
-}
+import type { Payload } from "./payload.ts";
+import {
+  type StoreReply,
+  storeReplyPayload,
+  type StoreRequest,
+  storeRequestPayload,
+} from "./store_messages.ts";
 
 /** What can be subscribed to: one subject, or a pattern with wildcards. */
 export interface Pattern<M, R = null> {
@@ -38,6 +51,8 @@ export interface Presence {
   /** Differs at each start of the worker. */
   readonly incarnation: number;
   readonly host: string;
+  /** Differs at each boot of the host; "" from a worker of a version that did not say. */
+  readonly boot: string;
   readonly pid: number;
   readonly state: WorkerState;
   /** Where it listens: `127.0.0.1:6432`, `[::1]:6432`, `/tmp/.s.PGSQL.6432`. */
@@ -72,7 +87,6 @@ export interface CancelReply {
   readonly outcome: CancelOutcome;
 }
 
-const maxWorkerId = 0x7fff;
 const maxAddresses = 64;
 const maxAddressCharacters = 300;
 const maxHostCharacters = 255;
@@ -83,32 +97,17 @@ const maxSecretBytes = 256;
 const workerStates: readonly WorkerState[] = ["starting", "ready", "draining", "gone"];
 const cancelOutcomes: readonly CancelOutcome[] = ["sent", "unknown", "idle", "busy"];
 
-function isCount(value: unknown, max: number = Number.MAX_SAFE_INTEGER): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= max;
-}
-
-/** Well-formed: the decoder turns bytes that are no UTF-8 into lone surrogates. */
-function isText(value: unknown, maxCharacters: number): value is string {
-  return typeof value === "string" && value.length <= maxCharacters && value.isWellFormed();
-}
-
-function isOneOf<T extends string>(value: unknown, all: readonly T[]): value is T {
-  return typeof value === "string" && (all as readonly string[]).includes(value);
-}
-
-export function isWorkerId(value: unknown): value is number {
-  return isCount(value, maxWorkerId);
-}
-
 export const presencePayload: Payload<Presence> = {
   name: "presence",
   version: 1,
   check(raw) {
-    const { id, incarnation, host, pid, state, clients, servers, configHash, runtime } = raw;
+    const { id, incarnation, host, boot = "", pid, state, clients, servers, configHash, runtime } =
+      raw;
     const addresses = checkAddresses(raw.addresses);
     if (
       !isWorkerId(id) || !isCount(incarnation) || !isText(host, maxHostCharacters) ||
-      !isCount(pid) || !isOneOf(state, workerStates) || addresses === null ||
+      !isText(boot, maxWordCharacters) || !isCount(pid) || !isOneOf(state, workerStates) ||
+      addresses === null ||
       !isCount(clients) || !isCount(servers) || !isText(configHash, maxWordCharacters) ||
       !isText(runtime, maxWordCharacters)
     ) return null;
@@ -116,6 +115,7 @@ export const presencePayload: Payload<Presence> = {
       id,
       incarnation,
       host,
+      boot,
       pid,
       state,
       addresses,
@@ -173,7 +173,7 @@ function checkedWorkerId(id: number): number {
   if (isWorkerId(id)) return id;
   throw new BusError(
     "INVALID",
-    `build subject: worker id is "${id}", wanted 0 to ${maxWorkerId}`,
+    `build subject: worker id is "${id}", wanted 0 to 32767`,
   );
 }
 
@@ -198,45 +198,155 @@ export interface MeshSubjects {
    * what it always sees, a closed connection, and may cancel again.
    */
   cancel(ownerId: number): Subject<CancelRequest, CancelReply>;
+  /**
+   * `budget.report.<worker>`: a worker tells the coordinator what it holds and wants, on change at
+   * most every 50 ms, each second, and in full after a reconnect. Lost: the next one says more.
+   */
+  budgetReport(workerId: number): Subject<Report>;
+  /** `budget.report.*`: those of all workers. One under another worker's subject is dropped. */
+  readonly allBudgetReports: Pattern<Report>;
+  /**
+   * `budget.grant.<worker>`: the leading coordinator answers each report, and tells a worker what
+   * changed. Lost: said again in the answers until the worker's reports show it.
+   */
+  budgetGrant(workerId: number): Subject<Grant>;
+  /**
+   * `budget.leader`: the leading coordinator announces itself when it is elected, and each second.
+   * Lost: the next one says the same.
+   */
+  readonly budgetLeader: Subject<BudgetLeader>;
+  /**
+   * `budget.gone`: a supervisor reports a worker whose process has ended; only the leading
+   * coordinator listens and answers. Lost, or no answer: asked again until there is one.
+   */
+  readonly budgetGone: Subject<GoneWorker, Record<never, never>>;
+  /**
+   * `budget.backends.<worker>`: a worker names its server connections, on change at most each
+   * second. Lost: the next one says the same; until then the coordinator counts what it knew.
+   */
+  budgetBackends(workerId: number): Subject<BudgetBackends>;
+  /** `budget.backends.*`: those of all workers. One under another worker's subject is dropped. */
+  readonly allBudgetBackends: Pattern<BudgetBackends>;
+  /**
+   * `store`: on the embedded bus, requests to the store that its supervisor keeps. Lost, or no
+   * answer: the caller is told that it does not know.
+   */
+  readonly store: Subject<StoreRequest, StoreReply>;
   /** `inbox.<client>`: the prefix of the subjects a client gets its answers on. */
   inboxPrefix(client: string): string;
   /** The least rights a worker needs; `client` is the name it connects with. */
   workerRights(workerId: number, client: string): Rights;
+  /** The least rights a coordinator needs, beside `storeRights` where JetStream keeps the store. */
+  coordinatorRights(client: string): Rights;
+  /** The bucket, as NATS names it, that the store is kept in. */
+  readonly bucket: string;
+  /** What `openStore()` needs on a nats-server. */
+  readonly storeRights: Rights;
+}
+
+type Accepts<M> = (subject: string, message: M) => boolean;
+
+/** One that nobody answers. */
+function pattern<M>(subject: string, message: Payload<M>, accepts: Accepts<M>): Pattern<M> {
+  return { subject, message, reply: null, accepts };
+}
+
+/** One that nobody answers. */
+function single<M>(subject: string, message: Payload<M>, accepts?: Accepts<M>): Subject<M> {
+  const more = accepts === undefined ? {} : { accepts };
+  return { subject, message, reply: null, wildcard: false, ...more };
 }
 
 /** The subjects of one mesh; throws `INVALID` for a name that cannot be a part of a subject. */
 export function meshSubjects(mesh: string): MeshSubjects {
   const root = `pgweir.${checkedToken("mesh", mesh)}`;
-  const presenceOf = (id: number | "*"): string => `${root}.presence.${id}`;
-  const cancelOf = (id: number | "*"): string => `${root}.cancel.${id}`;
+  const under = (kind: string) => (id: number | "*"): string => `${root}.${kind}.${id}`;
+  const presenceOf = under("presence");
+  const cancelOf = under("cancel");
+  const reportOf = under("budget.report");
+  const grantOf = under("budget.grant");
+  const backendsOf = under("budget.backends");
+  const leader = `${root}.budget.leader`;
+  const gone = `${root}.budget.gone`;
+  const store = `${root}.store`;
+  const bucket = `pgweir_${mesh}`;
+  const isOfWorker =
+    (subjectOf: (id: number) => string) =>
+    (subject: string, message: { worker: number }): boolean =>
+      subject === subjectOf(message.worker);
   const speaksForItself = (subject: string, presence: Presence): boolean =>
     subject === presenceOf(presence.id);
   const inboxPrefix = (client: string): string =>
     `${root}.inbox.${checkedToken("client name", client)}`;
   return {
-    presence: (workerId) => ({
-      subject: presenceOf(checkedWorkerId(workerId)),
-      message: presencePayload,
-      reply: null,
-      accepts: speaksForItself,
-      wildcard: false,
-    }),
-    allPresence: {
-      subject: presenceOf("*"),
-      message: presencePayload,
-      reply: null,
-      accepts: speaksForItself,
-    },
+    presence: (workerId) =>
+      single(presenceOf(checkedWorkerId(workerId)), presencePayload, speaksForItself),
+    allPresence: pattern(presenceOf("*"), presencePayload, speaksForItself),
     cancel: (ownerId) => ({
       subject: cancelOf(checkedWorkerId(ownerId)),
       message: cancelPayload,
       reply: cancelReplyPayload,
       wildcard: false,
     }),
+    budgetReport: (workerId) =>
+      single(reportOf(checkedWorkerId(workerId)), budgetReportPayload, isOfWorker(reportOf)),
+    allBudgetReports: pattern(reportOf("*"), budgetReportPayload, isOfWorker(reportOf)),
+    budgetGrant: (workerId) =>
+      single(grantOf(checkedWorkerId(workerId)), budgetGrantPayload, isOfWorker(grantOf)),
+    budgetLeader: single(leader, budgetLeaderPayload),
+    budgetGone: {
+      subject: gone,
+      message: goneWorkerPayload,
+      reply: heardPayload,
+      wildcard: false,
+    },
+    budgetBackends: (workerId) =>
+      single(backendsOf(checkedWorkerId(workerId)), budgetBackendsPayload, isOfWorker(backendsOf)),
+    allBudgetBackends: pattern(backendsOf("*"), budgetBackendsPayload, isOfWorker(backendsOf)),
+    store: {
+      subject: store,
+      message: storeRequestPayload,
+      reply: storeReplyPayload,
+      wildcard: false,
+    },
     inboxPrefix,
     workerRights: (workerId, client) => ({
-      publish: [presenceOf(checkedWorkerId(workerId)), cancelOf("*"), `${root}.inbox.>`],
-      subscribe: [presenceOf("*"), cancelOf(workerId), `${inboxPrefix(client)}.>`],
+      publish: [
+        presenceOf(checkedWorkerId(workerId)),
+        cancelOf("*"),
+        reportOf(workerId),
+        backendsOf(workerId),
+        `${root}.inbox.>`,
+      ],
+      subscribe: [
+        presenceOf("*"),
+        cancelOf(workerId),
+        grantOf(workerId),
+        leader,
+        `${inboxPrefix(client)}.>`,
+      ],
     }),
+    coordinatorRights: (client) => ({
+      publish: [grantOf("*"), leader, store, `${root}.inbox.>`],
+      subscribe: [
+        presenceOf("*"),
+        reportOf("*"),
+        backendsOf("*"),
+        gone,
+        leader,
+        `${inboxPrefix(client)}.>`,
+      ],
+    }),
+    bucket,
+    storeRights: {
+      publish: [
+        "$JS.API.INFO",
+        ...["INFO", "CREATE", "UPDATE", "PURGE", "MSG.GET"].map((call) =>
+          `$JS.API.STREAM.${call}.KV_${bucket}`
+        ),
+        `$KV.${bucket}.>`,
+      ],
+      subscribe: [],
+    },
   };
 }

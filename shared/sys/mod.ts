@@ -39,6 +39,7 @@ export {
 } from "./options.ts";
 export { spawnThread, type Thread, type ThreadPort, threadPort } from "./thread.ts";
 export {
+  bootId,
   type FileLimit,
   type ProcessUsage,
   processUsage,

@@ -1,4 +1,4 @@
-// This process's name and limits, and what any process uses, from /proc and the C library.
+// This process's name and limits, the host's boot, and what any process uses, from /proc and the C library.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { SysError } from "./errno.ts";
@@ -42,6 +42,11 @@ export function raiseFileLimit(): FileLimit {
     }
   }
   return { soft: Number(hard), hard: Number(hard) };
+}
+
+/** A random id that the kernel draws at each boot; the same in all containers of a host. */
+export function bootId(): string {
+  return readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
 }
 
 /** What a process has used and uses; null when there is no such process. */

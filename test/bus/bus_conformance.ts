@@ -29,6 +29,7 @@ const presence: Presence = {
   id: 7,
   incarnation: 1,
   host: "host-a",
+  boot: "boot-a",
   pid: 4711,
   state: "ready",
   addresses: ["127.0.0.1:6432", "[::1]:6432"],

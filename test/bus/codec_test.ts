@@ -8,16 +8,17 @@ import {
   cancelPayload,
   cancelReplyPayload,
   type CancelRequest,
-  type Payload,
   type Presence,
   presencePayload,
 } from "../../shared/bus/subjects.ts";
+import type { Payload } from "../../shared/bus/payload.ts";
 import { assert, seededRandom, suite } from "../support/harness.ts";
 
 const presence: Presence = {
   id: 32767,
   incarnation: Number.MAX_SAFE_INTEGER,
   host: "höst",
+  boot: "ab5f3c2e-0000-4000-8000-000000000000",
   pid: 4711,
   state: "draining",
   addresses: ["127.0.0.1:6432", "/tmp/.s.PGSQL.6432"],

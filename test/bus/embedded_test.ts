@@ -232,6 +232,7 @@ embedded("a worker's rights are enough for all that a worker does on its bus", a
     id: 7,
     incarnation: 1,
     host: "h",
+    boot: "",
     pid: 1,
     state: "ready",
     addresses: [],

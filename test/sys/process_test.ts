@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { assert, suite, until } from "../support/harness.ts";
 import {
+  bootId,
   processUsage,
   runtimeCommand,
   type RuntimeName,
@@ -93,6 +94,14 @@ test("processUsage() reads names with blanks and parentheses, and is null for no
     await closed;
   }
   assert.is(processUsage(pid), null);
+});
+
+test("bootId() is a UUID, the same in every process", () => {
+  assert.match(bootId(), /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+  assert.is(
+    execFileSync("cat", ["/proc/sys/kernel/random/boot_id"], { encoding: "utf8" }).trim(),
+    bootId(),
+  );
 });
 
 test.run();
