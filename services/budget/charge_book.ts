@@ -1,0 +1,342 @@
+// The saved charges of all workers during one term of one leader. A grant goes through here: it is sent
+// only once the charge it needs is known to be in the store.
+// Invariants: one write per key at a time, those of different keys at once; each write is a
+// compare-and-set on the revision this term left, so a leader whose term is over can raise nothing: its
+// successor has rewritten every key. A key that is new could not have been rewritten: behind its first
+// write the term is confirmed, so that a successor elected before it is noticed, and one elected after it
+// has seen the key. After a write of unknown outcome the key is read before the next one.
+
+import { BusError, type Store, type StoredValue } from "../../shared/bus/mod.ts";
+import {
+  type Charges,
+  chargesKey,
+  chargesPrefix,
+  decodeCharges,
+  encodeCharges,
+  type Place,
+  type SavedCharges,
+} from "./saved_charges.ts";
+
+export interface ChargeBookOptions {
+  readonly store: Store;
+  readonly epoch: number;
+  /** Of this coordinator. */
+  readonly name: string;
+  /** Whether our term goes on, by a write that begins after the call; see `Election.confirm()`. */
+  readonly confirm: () => Promise<boolean>;
+  readonly placeOf: (worker: number, incarnation: number) => Place | null;
+  /** Somebody else wrote: another leads. Nothing is written or sent any more. */
+  readonly onConflict: (what: string) => void;
+  /** The store could not be asked, and will be again. */
+  readonly onTrouble: (error: Error) => void;
+  readonly pause: () => Promise<void>;
+}
+
+interface Entry {
+  readonly worker: number;
+  readonly incarnation: number;
+  readonly key: string;
+  /** null: not in the store, as far as we know. */
+  revision: number | null;
+  charges: Charges;
+  place: Place | null;
+  gone: boolean;
+  /** To be taken out of the store. */
+  removed: boolean;
+  /** Differs from what was written last. */
+  dirty: boolean;
+  running: boolean;
+  grants: (() => void)[];
+  /** Others that wait for the next write; told whether it was done. */
+  waiting: ((saved: boolean) => void)[];
+}
+
+/** Grants that wait for one worker's save; the ledger repeats those that are dropped. */
+const maxWaitingGrants = 64;
+/** Rewritten at once when a term begins. */
+const restoredAtOnce = 256;
+
+export class ChargeBook {
+  readonly #options: ChargeBookOptions;
+  readonly #entries = new Map<string, Entry>();
+  #writes = 0;
+  #closed = false;
+
+  constructor(options: ChargeBookOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Takes every saved charge over from the leaders before. Call it first; it asks until it knows, and
+   * returns nothing useful once the book is closed. `unreadable` names keys that are left alone.
+   */
+  async restore(): Promise<{ readonly saved: SavedCharges[]; readonly unreadable: string[] }> {
+    const saved: SavedCharges[] = [];
+    const unreadable: string[] = [];
+    const found = await this.#ask((store) => store.list(chargesPrefix)) ?? [];
+    const take = async ({ key, ...stored }: { key: string } & StoredValue): Promise<void> => {
+      const taken = await this.#takeOver(key, stored);
+      if (taken === "unreadable") unreadable.push(key);
+      else if (taken !== null) saved.push(taken);
+    };
+    for (let at = 0; at < found.length; at += restoredAtOnce) {
+      await Promise.all(found.slice(at, at + restoredAtOnce).map(take));
+    }
+    return { saved, unreadable };
+  }
+
+  has(worker: number, incarnation: number): boolean {
+    return this.#entries.has(chargesKey(worker, incarnation));
+  }
+
+  /** Saves a worker's charges, all of them, unless null; calls `send` when all saved so far is. */
+  post(
+    worker: number,
+    incarnation: number,
+    charges: Charges | null,
+    send: (() => void) | null,
+  ): void {
+    const known = this.#entries.get(chargesKey(worker, incarnation));
+    // Nothing to save, nothing saved: an empty answer to one who holds nothing.
+    if (known === undefined && charges === null) return send?.();
+    const entry = known ?? this.#add(worker, incarnation);
+    if (charges !== null) {
+      entry.charges = charges;
+      entry.dirty = true;
+    }
+    if (send !== null) {
+      if (!entry.dirty && !entry.running) return send();
+      entry.grants.push(send);
+      if (entry.grants.length > maxWaitingGrants) entry.grants.shift();
+    }
+    this.#start(entry);
+  }
+
+  /** Notes, for every later leader too, that a worker has ended; false when the term ended first. */
+  async markGone(worker: number, incarnation: number): Promise<boolean> {
+    const entry = this.#entries.get(chargesKey(worker, incarnation));
+    // Nothing is charged; but only the leader may say so.
+    if (entry === undefined) return await this.#confirmed();
+    if (!entry.gone) {
+      entry.gone = true;
+      entry.dirty = true;
+    }
+    const saved = new Promise<boolean>((resolve) => entry.waiting.push(resolve));
+    this.#start(entry);
+    return await saved;
+  }
+
+  /** Takes a worker's charges out of the store. */
+  remove(worker: number, incarnation: number): void {
+    const entry = this.#entries.get(chargesKey(worker, incarnation));
+    if (entry === undefined) return;
+    entry.removed = true;
+    entry.dirty = true;
+    this.#start(entry);
+  }
+
+  /** Writes and sends nothing more. */
+  close(): void {
+    this.#closed = true;
+    for (const entry of this.#entries.values()) {
+      for (const done of entry.waiting.splice(0)) done(false);
+    }
+  }
+
+  #add(worker: number, incarnation: number): Entry {
+    const entry: Entry = {
+      worker,
+      incarnation,
+      key: chargesKey(worker, incarnation),
+      revision: null,
+      charges: new Map(),
+      place: null,
+      gone: false,
+      removed: false,
+      dirty: false,
+      running: false,
+      grants: [],
+      waiting: [],
+    };
+    this.#entries.set(entry.key, entry);
+    return entry;
+  }
+
+  #start(entry: Entry): void {
+    if (entry.running || this.#closed) return;
+    entry.running = true;
+    void this.#run(entry).finally(() => {
+      entry.running = false;
+    });
+  }
+
+  async #run(entry: Entry): Promise<void> {
+    while (entry.dirty || entry.grants.length + entry.waiting.length > 0) {
+      const grants = entry.grants.splice(0);
+      const waiting = entry.waiting.splice(0);
+      let saved = true;
+      if (entry.dirty) {
+        entry.dirty = false;
+        saved = entry.removed ? await this.#take(entry) : await this.#save(entry);
+      }
+      for (const done of waiting) done(saved && !this.#closed);
+      if (this.#closed) return;
+      if (!saved) {
+        // Cannot be written: tried again with the next change, and nothing is granted before.
+        entry.dirty = true;
+        return;
+      }
+      for (const send of grants) send();
+      if (entry.removed && !entry.dirty) {
+        this.#entries.delete(entry.key);
+        return;
+      }
+    }
+  }
+
+  /** Returns when it is saved (true), the book closed, or the value is one that no store takes. */
+  async #save(entry: Entry): Promise<boolean> {
+    const isNew = entry.revision === null;
+    while (!this.#closed) {
+      const write = ++this.#writes;
+      const revision = await this.#write(entry, this.#encode(entry, write));
+      if (this.#closed || revision === "impossible") return false;
+      if (typeof revision === "number") {
+        entry.revision = revision;
+        break;
+      }
+      if (await this.#look(entry, write)) break;
+    }
+    if (!isNew || this.#closed || await this.#confirmed()) return true;
+    if (entry.revision !== null) {
+      // Ours no more: the leader now does not know of this key and would never free it.
+      await this.#options.store.remove(entry.key, entry.revision).catch(() => {});
+    }
+    return false;
+  }
+
+  async #take(entry: Entry): Promise<boolean> {
+    while (!this.#closed && entry.revision !== null) {
+      try {
+        if (await this.#options.store.remove(entry.key, entry.revision)) return true;
+      } catch (error) {
+        await this.#trouble(error);
+      }
+      const found = await this.#ask((store) => store.get(entry.key));
+      if (found === undefined) return false;
+      if (found === null) return true;
+      if (this.#writeOf(entry.key, found) === null) {
+        this.#conflict(`remove "${entry.key}"`);
+        return false;
+      }
+      entry.revision = found.revision;
+    }
+    return true;
+  }
+
+  /** The revision, null when somebody else wrote, "unknown" when that could not be told. */
+  async #write(
+    entry: Entry,
+    value: Uint8Array,
+  ): Promise<number | null | "unknown" | "impossible"> {
+    const { store } = this.#options;
+    try {
+      return entry.revision === null
+        ? await store.create(entry.key, value)
+        : await store.update(entry.key, value, entry.revision);
+    } catch (error) {
+      await this.#trouble(error);
+      return error instanceof BusError && error.code === "INVALID" ? "impossible" : "unknown";
+    }
+  }
+
+  /** Reads the key after a write that failed or may have: true when it was written after all. */
+  async #look(entry: Entry, write: number): Promise<boolean> {
+    const found = await this.#ask((store) => store.get(entry.key));
+    if (found === undefined) return false;
+    if (found === null && entry.revision === null) return false;
+    if (found !== null && found.revision === entry.revision) return false;
+    const writer = found === null ? null : this.#writeOf(entry.key, found);
+    if (found === null || writer === null) {
+      this.#conflict(`save "${entry.key}"`);
+      return false;
+    }
+    entry.revision = found.revision;
+    return writer === write;
+  }
+
+  /** The number of our write that made a value, or null when it is not ours. */
+  #writeOf(key: string, { value }: StoredValue): number | null {
+    const writer = decodeCharges(key, value)?.writer;
+    const { epoch, name } = this.#options;
+    return writer?.epoch === epoch && writer.name === name ? writer.write : null;
+  }
+
+  #encode(entry: Entry, write: number): Uint8Array {
+    const { epoch, name, placeOf } = this.#options;
+    entry.place = placeOf(entry.worker, entry.incarnation) ?? entry.place;
+    return encodeCharges(entry, { epoch, name, write });
+  }
+
+  async #takeOver(key: string, stored: StoredValue): Promise<SavedCharges | "unreadable" | null> {
+    let current = stored;
+    while (!this.#closed) {
+      const decoded = decodeCharges(key, current.value);
+      if (decoded === null) return "unreadable";
+      const { saved } = decoded;
+      const entry = this.#entries.get(key) ?? this.#add(saved.worker, saved.incarnation);
+      Object.assign(entry, { charges: saved.charges, place: saved.place, gone: saved.gone });
+      entry.revision = current.revision;
+      const revision = await this.#write(entry, this.#encode(entry, ++this.#writes));
+      if (typeof revision === "number") {
+        entry.revision = revision;
+        return saved;
+      }
+      // A write of the leader before came in between, or ours did and the answer was lost.
+      const found = await this.#ask((store) => store.get(key));
+      if (found === undefined) break;
+      if (found === null) {
+        this.#entries.delete(key);
+        return null;
+      }
+      current = found;
+    }
+    return null;
+  }
+
+  /** Asks until there is an answer; undefined once the book is closed. */
+  async #ask<T>(question: (store: Store) => Promise<T>): Promise<T | undefined> {
+    while (!this.#closed) {
+      try {
+        return await question(this.#options.store);
+      } catch (error) {
+        await this.#trouble(error);
+      }
+    }
+    return undefined;
+  }
+
+  /** Whether our term goes on; asked until that is known. */
+  async #confirmed(): Promise<boolean> {
+    while (!this.#closed) {
+      try {
+        if (await this.#options.confirm()) return true;
+        await this.#options.pause();
+      } catch (error) {
+        await this.#trouble(error);
+      }
+    }
+    return false;
+  }
+
+  async #trouble(error: unknown): Promise<void> {
+    this.#options.onTrouble(error as Error);
+    await this.#options.pause();
+  }
+
+  #conflict(what: string): void {
+    if (this.#closed) return;
+    this.#options.onConflict(what);
+    this.close();
+  }
+}
