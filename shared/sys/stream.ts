@@ -187,6 +187,24 @@ export class Stream implements EventSource {
     else this.#watch();
   }
 
+  /**
+   * Takes the connection from its owner as closeWhenDrained() does, but drops what is pending: sends
+   * FIN, and closes when the peer has closed as well, or `deadlineMs` from now. `closed` tells.
+   */
+  retire(deadlineMs: number): void {
+    if (this.#phase === "closed" || this.#phase === "draining" || this.#phase === "lingering") {
+      return;
+    }
+    if (this.#broken !== 0 || this.#phase === "connecting") {
+      this.close();
+      return;
+    }
+    this.#dropOutput();
+    this.#reading = "over";
+    this.#deadline = this.#reactor.after(deadlineMs, () => this.close());
+    this.#finish();
+  }
+
   onEvents(mask: number): void {
     if (mask === EPOLLIN && this.#reading === "on" && this.#phase === "open") {
       this.#owner.onReadable();
@@ -324,13 +342,17 @@ export class Stream implements EventSource {
   }
 
   #linger(): void {
-    this.#phase = "lingering";
-    shutdownOutput(this.fd);
     const remainingMs = this.#deadline!.dueMs - performance.now();
     if (remainingMs > LINGER_MS) {
       this.#deadline!.cancel();
       this.#deadline = this.#reactor.after(LINGER_MS, () => this.close());
     }
+    this.#finish();
+  }
+
+  #finish(): void {
+    this.#phase = "lingering";
+    shutdownOutput(this.fd);
     this.#watch();
   }
 

@@ -235,6 +235,39 @@ test("Stream.closeWhenDrained() gives up at the deadline when the peer does not 
     await rig.until("the close", () => near.stream.closed, 3_000);
   }));
 
+test("Stream.retire() drops what is pending and closes when the peer does", () =>
+  withRig(async (rig) => {
+    const [near, far] = await rig.pair();
+    far.stream.pause(false);
+    fill(near);
+    near.stream.retire(60_000);
+    assert.is(near.stream.pending, 0);
+    assert.is(near.stream.closed, false);
+    far.stream.resume();
+    await rig.until("end of file", () => far.ended === 0);
+    assert.is(near.stream.closed, false, "the peer has not closed yet");
+    far.stream.close();
+    await rig.until("the close", () => near.stream.closed);
+    assert.is(near.drainedCalls, 0, "the owner was called after it had let go");
+  }));
+
+test("Stream.retire() gives up at the deadline when the peer does not close", () =>
+  withRig(async (rig) => {
+    const [near, far] = await rig.pair();
+    near.stream.retire(1_500);
+    await rig.until("end of file", () => far.ended === 0);
+    await rig.until("the close", () => near.stream.closed, 10_000);
+  }));
+
+test("Stream.retire() closes when the peer had closed before", () =>
+  withRig(async (rig) => {
+    const [near, far] = await rig.pair();
+    far.stream.close();
+    await rig.until("end of file", () => near.ended === 0);
+    near.stream.retire(60_000);
+    await rig.until("the close", () => near.stream.closed);
+  }));
+
 test("Stream.closeWhenDrained() gives up at the deadline when the peer does not close", () =>
   withRig(async (rig) => {
     const [near, far] = await rig.pair();
