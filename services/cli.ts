@@ -11,6 +11,10 @@ async function dispatch(): Promise<number> {
     const { runPooler } = await import("./pooler/main.ts");
     return await runPooler(command.file);
   }
+  if (command.kind === "budget") {
+    const { runBudget } = await import("./budget/main.ts");
+    return await runBudget(command.file);
+  }
   const supervisor = await import("./supervisor/main.ts");
   switch (command.kind) {
     case "up":

@@ -28,6 +28,7 @@ export interface UpCommand {
 export type Command =
   | UpCommand
   | { readonly kind: "pooler"; readonly file: string }
+  | { readonly kind: "budget"; readonly file: string }
   | { readonly kind: "check"; readonly file: string }
   | { readonly kind: "help" }
   | { readonly kind: "version" }
@@ -42,6 +43,7 @@ usage:
                                    and without --upstream, a PostgreSQL of its own in .pgweir/
   pgweir check file.ini            print every problem of a configuration, exit 1 if there is one
   pgweir pooler file.ini           run one worker in the foreground
+  pgweir budget file.ini           run one budget coordinator in the foreground; up starts one itself
   pgweir --version | --help
 
 options of up:
@@ -72,6 +74,7 @@ function parse(argv: readonly string[]): Command {
     case "up":
       return parseUp(rest);
     case "pooler":
+    case "budget":
     case "check":
       if (asksForHelp(rest)) return { kind: "help" };
       return { kind: word, file: oneFile(word, rest) };
@@ -84,11 +87,13 @@ function parse(argv: readonly string[]): Command {
     case "version":
       return { kind: "version" };
     case undefined:
-      throw new Misuse("no command given, wanted up, pooler or check (pgweir --help explains)");
+      throw new Misuse(
+        "no command given, wanted up, check, pooler or budget (pgweir --help explains)",
+      );
   }
   const what = word.startsWith("-") ? "option" : "command";
   throw new Misuse(
-    `unknown ${what} "${word}", wanted up, pooler or check (pgweir --help explains)`,
+    `unknown ${what} "${word}", wanted up, check, pooler or budget (pgweir --help explains)`,
   );
 }
 

@@ -1,20 +1,18 @@
 // The worker processes of one host: starts them, restarts those that die, drains them. Decisions are in
-// fleet_table.ts, restart.ts and worker_ids.ts; this file has the processes and the timers.
+// fleet_table.ts and restart.ts, who a worker is comes from identities.ts; this file has the processes and the
+// clocks.
 //
-// A worker is ready when the bus says so, not when its process runs. Its standard error is passed on line
-// by line; the last line of one that ends during the first start is why the start failed. Workers lead
-// process groups of their own: a Ctrl-C at the terminal is for the supervisor, which asks them to drain.
+// A worker is ready when the bus says so, not when its process runs. The last line of one that ends during
+// the first start is why the start failed. How long a worker was silent is judged over time in which we ran
+// and the bus reached us: what we did not hear otherwise is no silence.
 
-import type { ChildProcess } from "node:child_process";
-import process from "node:process";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { StartFailure } from "./failure.ts";
 import { FleetTable } from "./fleet_table.ts";
-import { messageOf } from "./last_words.ts";
-import { LineSplitter } from "./output.ts";
-import { signalProcess, startProcess } from "./processes.ts";
+import type { Identities, Identity } from "./identities.ts";
 import { restartLimits, RestartPolicy } from "./restart.ts";
-import { WorkerIds } from "./worker_ids.ts";
+import { RunningClock } from "./running_clock.ts";
+import { ServiceProcess } from "./service_process.ts";
 
 export interface FleetTimes {
   /** From the start of a process until it must have said that it is ready. */
@@ -32,7 +30,8 @@ export interface FleetOptions {
   /** argv of a worker. */
   readonly command: readonly string[];
   /** The value of PGWEIR_FLEET for the worker in a seat. */
-  readonly seat: (index: number, workerId: number) => string;
+  readonly seat: (index: number, identity: Identity) => string;
+  readonly identities: Identities;
   readonly times: FleetTimes;
   readonly logger: Logger;
   /** Takes a line that a worker wrote to its standard error. */
@@ -40,21 +39,18 @@ export interface FleetOptions {
   readonly random: () => number;
   /** Whether what workers say on the bus reaches us now: their silence means nothing otherwise. */
   readonly busConnected: () => boolean;
-  /** Ids that workers of other hosts use. */
-  readonly seenElsewhere: (workerId: number) => boolean;
 }
 
 interface Worker {
   readonly index: number;
-  readonly id: number;
-  readonly child: ChildProcess;
-  readonly pid: number;
-  readonly startedAt: number;
-  readonly lines: LineSplitter;
-  /** How it ended, once it has: its pid is no longer ours to signal. */
-  end: string | null;
-  /** Ends it when it does not get ready, or does not stop. */
-  timer: NodeJS.Timeout | null;
+  readonly identity: Identity;
+  readonly process: ServiceProcess;
+  /** By the clock of our running, when it was started; put forward each time it was judged late. */
+  startedRan: number;
+  /** By the clock of our listening, when it was last heard. */
+  heardRan: number;
+  /** It was told to end: it is not judged any more. */
+  condemned: boolean;
 }
 
 /**
@@ -63,22 +59,23 @@ interface Worker {
  */
 type Phase = "starting" | "running" | "stopping";
 
-const lastWordsMs = 500;
-
-/** False when it has ended. */
-function signalWorker(worker: Worker, signal: NodeJS.Signals): boolean {
-  return worker.end === null && signalProcess(worker.pid, signal);
-}
+const minTickMs = 20;
+const maxTickMs = 500;
 
 export class Fleet {
   readonly #options: FleetOptions;
   readonly #table: FleetTable;
-  readonly #ids: WorkerIds;
   readonly #policies: RestartPolicy[];
   readonly #workers: (Worker | null)[];
   readonly #restarts = new Set<NodeJS.Timeout>();
+  /** Starts that wait for an identity. */
+  readonly #naming = new Set<Promise<void>>();
+  readonly #stopping = new AbortController();
+  readonly #running: RunningClock;
+  readonly #listening: RunningClock;
+  readonly #ticker: NodeJS.Timeout;
   #phase: Phase = "starting";
-  #started: { resolve: () => void; reject: (failure: StartFailure) => void } | null = null;
+  #started: { resolve: () => void; reject: (failure: unknown) => void } | null = null;
   #allEnded: (() => void) | null = null;
   #drained: Promise<void> | null = null;
 
@@ -88,9 +85,13 @@ export class Fleet {
   constructor(options: FleetOptions) {
     this.#options = options;
     this.#table = new FleetTable(options.count);
-    this.#ids = new WorkerIds(options.random);
     this.#workers = Array.from({ length: options.count }, () => null);
     this.#policies = this.#workers.map(() => new RestartPolicy(restartLimits, options.random));
+    const { readyMs, silentMs } = options.times;
+    const tickMs = Math.max(minTickMs, Math.min(maxTickMs, readyMs / 20, silentMs / 20));
+    this.#running = new RunningClock(tickMs);
+    this.#listening = new RunningClock(tickMs);
+    this.#ticker = setInterval(() => this.#tick(), tickMs);
   }
 
   /**
@@ -100,12 +101,7 @@ export class Fleet {
   start(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#started = { resolve, reject };
-      try {
-        for (let index = 0; index < this.#options.count; index++) this.#startWorker(index);
-      } catch (error) {
-        if (!(error instanceof StartFailure)) throw error;
-        this.#failStart(error);
-      }
+      for (let index = 0; index < this.#options.count; index++) this.#startWorker(index);
     });
   }
 
@@ -114,22 +110,18 @@ export class Fleet {
    * of ours became ready by it.
    */
   onReady(workerId: number, pid: number): boolean {
-    const worker = this.#workers.find((one) => one?.id === workerId && one.pid === pid);
-    if (worker === undefined || worker === null) return false;
-    if (this.#table.announced(workerId) === null) return false;
-    if (this.#phase !== "stopping") this.#awaitSign(worker);
-    this.#options.logger.info(`worker ${worker.id} is ready`, { pid: worker.pid });
+    const worker = this.#workerOf(workerId, pid);
+    if (worker === null || this.#table.announced(workerId) === null) return false;
+    worker.heardRan = this.#listening.ranMs;
+    this.#options.logger.info(`worker ${workerId} is ready`, { pid });
     if (this.#table.allReady) this.#finishStart();
     return true;
   }
 
   /** A worker announced itself, whatever its state: it lives. */
   heard(workerId: number, pid: number): void {
-    const worker = this.#workers.find((one) => one?.id === workerId && one.pid === pid);
-    if (worker === undefined || worker === null || this.#phase === "stopping") return;
-    if (this.#table.stateOf(worker.index) === "ready" && worker.end === null) {
-      this.#awaitSign(worker);
-    }
+    const worker = this.#workerOf(workerId, pid);
+    if (worker !== null) worker.heardRan = this.#listening.ranMs;
   }
 
   /**
@@ -139,7 +131,7 @@ export class Fleet {
   reload(): number {
     return this.#workers.filter((worker) =>
       worker !== null && this.#table.stateOf(worker.index) === "ready" &&
-      signalWorker(worker, "SIGHUP")
+      worker.process.signal("SIGHUP")
     ).length;
   }
 
@@ -148,121 +140,127 @@ export class Fleet {
    * waits: a second SIGTERM would end a worker at once.
    */
   drain(): Promise<void> {
-    this.#drained ??= this.#stop("SIGTERM", () => {
-      for (const worker of this.#workers) {
-        if (worker === null || worker.end !== null) continue;
-        this.#setTimer(worker, this.#options.times.drainMs, () => this.#quitWorker(worker));
-      }
-    });
+    const { drainMs } = this.#options.times;
+    this.#drained ??= this.#stop((worker) =>
+      worker.process.stop(drainMs, () => this.#quitWorker(worker))
+    );
     return this.#drained;
   }
 
   /** Ends workers at once; also while they drain. Resolves when none is left. */
   quit(): Promise<void> {
-    return this.#stop(null, () => {
-      for (const worker of this.#workers) if (worker !== null) this.#quitWorker(worker);
-    });
+    return this.#stop((worker) => this.#quitWorker(worker));
+  }
+
+  #workerOf(workerId: number, pid: number): Worker | null {
+    const isIt = (worker: Worker | null) =>
+      worker?.identity.id === workerId && worker.process.pid === pid;
+    return this.#workers.find(isIt) ?? null;
   }
 
   #startWorker(index: number): void {
-    const { command, seat, seenElsewhere, times, passOn } = this.#options;
-    const id = this.#ids.take(seenElsewhere);
-    const lines = new LineSplitter(passOn);
-    let child: ChildProcess;
-    try {
-      child = startProcess(
-        command[0]!,
-        command.slice(1),
-        {
-          // Standard output is for the supervisor's ready text; what a worker prints is a message.
-          stdio: ["ignore", 2, "pipe"],
-          detached: true,
-          env: { ...process.env, PGWEIR_FLEET: seat(index, id) },
-        },
-        (failure) => {
-          this.#ids.release(id);
-          this.#spawnFailed(index, failure);
-        },
-      );
-      if (child.pid === undefined) return;
-    } catch (error) {
-      this.#ids.release(id);
-      throw error;
-    }
-    const worker: Worker = {
-      index,
-      id,
-      child,
-      pid: child.pid,
-      startedAt: performance.now(),
-      lines,
-      end: null,
-      timer: null,
-    };
-    this.#workers[index] = worker;
-    this.#table.started(index, id);
-    child.stderr!.on("data", (chunk: Uint8Array) => lines.push(chunk));
-    child.on("exit", (code, signal) => {
-      worker.end = signal ?? `code ${code}`;
-      // "close" follows when its last words are read; unless a process it started holds the pipe.
-      this.#setTimer(worker, lastWordsMs, () => this.#onEnd(worker));
+    const naming = this.#nameAndStart(index).catch((error: unknown) => {
+      if (this.#phase === "starting") this.#failStart(error);
+      else if (error instanceof StartFailure) this.#spawnFailed(index, error);
+      else throw error;
     });
-    child.on("close", () => this.#onEnd(worker));
-    this.#setTimer(worker, times.readyMs, () => this.#onLate(worker));
+    this.#naming.add(naming);
+    void naming.then(() => this.#naming.delete(naming));
+  }
+
+  async #nameAndStart(index: number): Promise<void> {
+    const { command, seat, identities, passOn } = this.#options;
+    const identity = await identities.take(this.#stopping.signal);
+    if (identity === null) return;
+    let process: ServiceProcess | null = null;
+    try {
+      if (this.#phase === "stopping") return;
+      process = ServiceProcess.start({
+        command,
+        environment: { PGWEIR_FLEET: seat(index, identity) },
+        passOn,
+        onEnd: (ended) => this.#onEnd(index, ended),
+        onFailure: (failure) => this.#spawnFailed(index, failure),
+      });
+    } finally {
+      if (process === null) identities.release(identity);
+    }
+    if (process === null) return;
+    this.#workers[index] = {
+      index,
+      identity,
+      process,
+      startedRan: this.#running.ranMs,
+      heardRan: this.#listening.ranMs,
+      condemned: false,
+    };
+    this.#table.started(index, identity.id);
   }
 
   #spawnFailed(index: number, failure: StartFailure): void {
     if (this.#phase === "starting") this.#failStart(failure);
-    else this.#restartLater(index, performance.now(), failure.message);
+    else if (this.#phase === "running") {
+      this.#restartLater(index, performance.now(), failure.message);
+    }
+  }
+
+  /** Judges who is late and who is silent. */
+  #tick(): void {
+    const { busConnected, times } = this.#options;
+    this.#running.tick(performance.now());
+    if (busConnected()) this.#listening.tick(performance.now());
+    else this.#listening.pause();
+    if (this.#phase === "stopping") return;
+    for (const worker of this.#workers) {
+      if (worker === null || worker.condemned || !worker.process.running) continue;
+      if (this.#table.stateOf(worker.index) === "starting") {
+        if (this.#running.ranMs - worker.startedRan >= times.readyMs) this.#onLate(worker);
+      } else if (this.#listening.ranMs - worker.heardRan >= times.silentMs) {
+        this.#condemn(worker, `has been silent for ${times.silentMs / 1000} s`);
+      }
+    }
   }
 
   #onLate(worker: Worker): void {
     const { busConnected, times, logger } = this.#options;
+    worker.startedRan = this.#running.ranMs;
     if (!busConnected()) {
       if (this.#phase === "starting") {
         logger.warning("the bus can't be reached: whether the workers are ready is not known");
         this.#finishStart();
       }
-      this.#setTimer(worker, times.readyMs, () => this.#onLate(worker));
       return;
     }
     const late = `is not ready after ${times.readyMs / 1000} s`;
     if (this.#phase === "starting") {
-      return this.#failStart(new StartFailure(`start worker ${worker.id}: it ${late}`));
+      return this.#failStart(new StartFailure(`start worker ${worker.identity.id}: it ${late}`));
     }
-    logger.error(`worker ${worker.id} ${late}, ending it`, { pid: worker.pid });
+    this.#condemn(worker, late);
+  }
+
+  #condemn(worker: Worker, why: string): void {
+    worker.condemned = true;
+    const { pid } = worker.process;
+    this.#options.logger.error(`worker ${worker.identity.id} ${why}, ending it`, { pid });
     this.#quitWorker(worker);
   }
 
-  #awaitSign(worker: Worker): void {
-    this.#setTimer(worker, this.#options.times.silentMs, () => this.#onSilent(worker));
-  }
-
-  #onSilent(worker: Worker): void {
-    const { busConnected, times, logger } = this.#options;
-    if (!busConnected()) return this.#awaitSign(worker);
-    const what = `worker ${worker.id} has been silent for ${times.silentMs / 1000} s, ending it`;
-    logger.error(what, { pid: worker.pid });
-    this.#quitWorker(worker);
-  }
-
-  #onEnd(worker: Worker): void {
-    const { index, id, end } = worker;
-    if (this.#workers[index] !== worker) return;
-    this.#setTimer(worker, null);
-    worker.lines.end();
+  #onEnd(index: number, ended: ServiceProcess): void {
+    const worker = this.#workers[index];
+    if (worker?.process !== ended) return;
+    const { id } = worker.identity;
     this.#workers[index] = null;
     this.#table.died(index);
-    this.#ids.release(id);
+    this.#options.identities.release(worker.identity);
     switch (this.#phase) {
       case "starting": {
-        const reason = messageOf(worker.lines.last) || "it printed no reason";
+        const reason = ended.lastMessage || "it printed no reason";
         return this.#failStart(
-          new StartFailure(`start worker ${id}: it ended with ${end}: ${reason}`),
+          new StartFailure(`start worker ${id}: it ended with ${ended.end}: ${reason}`),
         );
       }
       case "running":
-        return this.#restartLater(index, worker.startedAt, `worker ${id} ended with ${end}`);
+        return this.#restartLater(index, ended.startedAt, `worker ${id} ended with ${ended.end}`);
       case "stopping":
         if (this.#workers.every((other) => other === null)) this.#allEnded?.();
     }
@@ -271,7 +269,7 @@ export class Fleet {
   #restartLater(index: number, startedAt: number, what: string): void {
     const verdict = this.#policies[index]!.onDeath(startedAt, performance.now());
     if (verdict.kind === "give_up") {
-      this.#phase = "stopping";
+      this.#enterStopping();
       const seconds = (verdict.withinMs / 1000).toFixed(1);
       this.onGiveUp(`${what}; that was death ${verdict.deaths} in ${seconds} s, giving up`);
       return;
@@ -279,12 +277,7 @@ export class Fleet {
     this.#options.logger.error(`${what}, starting another one in ${verdict.delayMs} ms`);
     const timer = setTimeout(() => {
       this.#restarts.delete(timer);
-      try {
-        this.#startWorker(index);
-      } catch (error) {
-        if (!(error instanceof StartFailure)) throw error;
-        this.#restartLater(index, performance.now(), error.message);
-      }
+      this.#startWorker(index);
     }, verdict.delayMs);
     this.#restarts.add(timer);
   }
@@ -295,44 +288,42 @@ export class Fleet {
     this.#started = null;
   }
 
-  #failStart(failure: StartFailure): void {
-    this.#phase = "stopping";
+  #failStart(failure: unknown): void {
+    this.#enterStopping();
     this.#started?.reject(failure);
     this.#started = null;
   }
 
-  #stop(signal: NodeJS.Signals | null, escalate: () => void): Promise<void> {
+  #enterStopping(): void {
     this.#phase = "stopping";
-    this.#started?.reject(new StartFailure("start the workers: asked to stop"));
-    this.#started = null;
+    this.#stopping.abort();
     for (const timer of this.#restarts) clearTimeout(timer);
     this.#restarts.clear();
-    if (this.#workers.every((worker) => worker === null)) return Promise.resolve();
-    if (signal !== null) {
-      for (const worker of this.#workers) if (worker !== null) signalWorker(worker, signal);
+  }
+
+  async #stop(end: (worker: Worker) => void): Promise<void> {
+    this.#enterStopping();
+    this.#started?.reject(new StartFailure("start the workers: asked to stop"));
+    this.#started = null;
+    for (const worker of this.#workers) if (worker !== null) end(worker);
+    await Promise.all(this.#naming);
+    if (this.#workers.some((worker) => worker !== null)) {
+      await new Promise<void>((resolve) => {
+        const before = this.#allEnded;
+        this.#allEnded = () => {
+          before?.();
+          resolve();
+        };
+      });
     }
-    escalate();
-    return new Promise((resolve) => {
-      const before = this.#allEnded;
-      this.#allEnded = () => {
-        before?.();
-        resolve();
-      };
-    });
+    clearInterval(this.#ticker);
   }
 
   #quitWorker(worker: Worker): void {
-    if (!signalWorker(worker, "SIGQUIT")) return;
-    this.#setTimer(worker, this.#options.times.quitMs, () => {
-      this.#options.logger.warning(`worker ${worker.id} does not end, killing it`, {
-        pid: worker.pid,
-      });
-      signalWorker(worker, "SIGKILL");
+    const { quitMs } = this.#options.times;
+    worker.process.quit(quitMs, () => {
+      const what = `worker ${worker.identity.id} does not end, killing it`;
+      this.#options.logger.warning(what, { pid: worker.process.pid });
     });
-  }
-
-  #setTimer(worker: Worker, delayMs: number | null, then: () => void = () => {}): void {
-    if (worker.timer !== null) clearTimeout(worker.timer);
-    worker.timer = delayMs === null ? null : setTimeout(then, delayMs);
   }
 }

@@ -25,7 +25,15 @@ export async function runUp(command: UpCommand): Promise<number> {
     systemDirectory: "/var/lib/pgweir",
     environment: process.env,
     workerCommand: (runtime, file) => [...runtimeCommand(runtime), cli, "pooler", file],
-    times: { readyMs: 30_000, drainMarginMs: 2000, quitMs: 2000, silentMs: 30_000 },
+    coordinatorCommand: (runtime, file) => [...runtimeCommand(runtime), cli, "budget", file],
+    times: {
+      readyMs: 30_000,
+      drainMarginMs: 2000,
+      quitMs: 2000,
+      silentMs: 30_000,
+      goodbyeMs: 3000,
+      coordinatorMs: 3000,
+    },
   });
   const forget = onSignals(up);
   try {

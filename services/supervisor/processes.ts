@@ -107,13 +107,42 @@ export function signalProcess(pid: number, signal: NodeJS.Signals): boolean {
 
 /** Whether a process runs; one that has ended and waits to be reaped does not. */
 export function isRunning(pid: number): boolean {
+  return startTimeOf(pid) !== null;
+}
+
+/**
+ * When a process was started, in clock ticks since the boot: with the pid and the boot it names one process
+ * for ever. null: it does not run.
+ */
+export function startTimeOf(pid: number): number | null {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     // The name, field 2, is in parentheses and may hold spaces and parentheses itself.
-    return !"ZX".includes(stat.charAt(stat.lastIndexOf(")") + 2));
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return "ZX".includes(fields[0]!) ? null : Number(fields[19]);
   } catch {
-    return false;
+    return null;
   }
+}
+
+/** Names the processes among which our pids mean something, e.g. "pid:[4026531836]". */
+export function pidNamespace(): string {
+  return readlinkSync("/proc/self/ns/pid");
+}
+
+/** Whether a process was started with a variable whose value `fits`; those we may not look at are not seen. */
+export function someProcessHas(variable: string, fits: (value: string) => boolean): boolean {
+  const prefix = `${variable}=`;
+  return readdirSync("/proc").map(Number).some((pid) => {
+    if (!(pid > 0)) return false;
+    try {
+      // Empty for one that has ended and waits to be reaped.
+      return readFileSync(`/proc/${pid}/environ`, "utf8").split("\0")
+        .some((entry) => entry.startsWith(prefix) && fits(entry.slice(prefix.length)));
+    } catch {
+      return false;
+    }
+  });
 }
 
 /** Processes whose working directory is `directory` (a real path); those we may not look at are not seen. */

@@ -1,6 +1,6 @@
 // `pgweir up`: everything of one host, from nothing to ready and back to nothing. It puts the parts in
-// order (lock, port, PostgreSQL, configuration, bus, workers) and undoes them in the opposite one, whatever
-// ended the start or the run. What a part does is in its own file.
+// order (lock, port, PostgreSQL, configuration, bus, coordinator, workers) and undoes them in the opposite
+// one, whatever ended the start or the run. What a part does is in its own file.
 // Invariant: when run() has returned, no process and no socket of this host is left.
 
 import { randomBytes } from "node:crypto";
@@ -8,15 +8,18 @@ import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
-import { type Bus, BusError, connectBus, EmbeddedBus, meshSubjects } from "../../shared/bus/mod.ts";
 import { type Config, loadConfig, problemText } from "../../shared/config/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
 import type { UpCommand } from "./arguments.ts";
 import { readyText } from "./banner.ts";
+import { Coordinator } from "./coordinator.ts";
 import { fileFailure, StartFailure } from "./failure.ts";
 import { Fleet } from "./fleet.ts";
 import { generatedIni, generatedUserlist, listenHost, poolSize } from "./generated_config.ts";
+import { evidence, ownMark } from "./host_evidence.ts";
+import { HostBus, newToken } from "./host_bus.ts";
+import { type Identities, LocalIdentities } from "./identities.ts";
 import { lockInstance } from "./instance_lock.ts";
 import { checkListen } from "./listen_check.ts";
 import { LocalPostgres } from "./local_postgres.ts";
@@ -34,6 +37,7 @@ import { preparePostgres } from "./postgres_files.ts";
 import { maxConnections } from "./postmaster.ts";
 import { PresenceTable } from "./presence_table.ts";
 import { StopRequests } from "./stop_requests.ts";
+import { WorkerRegistry } from "./worker_registry.ts";
 
 type Runtime = "bun" | "deno";
 
@@ -45,6 +49,8 @@ export interface UpContext {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** argv of a worker. */
   readonly workerCommand: (runtime: Runtime, file: string) => readonly string[];
+  /** argv of a budget coordinator. */
+  readonly coordinatorCommand: (runtime: Runtime, file: string) => readonly string[];
   readonly times: {
     /** From the start of a worker until it must be ready. */
     readonly readyMs: number;
@@ -54,11 +60,17 @@ export interface UpContext {
     readonly quitMs: number;
     /** How long a ready worker may be silent on the bus. */
     readonly silentMs: number;
+    /** How long a stop may take to tell the coordinators of other hosts which workers are gone. */
+    readonly goodbyeMs: number;
+    /** From SIGTERM to SIGQUIT of the coordinator. */
+    readonly coordinatorMs: number;
   };
 }
 
 const demo: Login & { readonly name: string } = { name: "demo", user: "demo", password: "demo" };
 const defaultPort = 6432;
+/** For the coordinator that leads to say that it heard who is gone. */
+const goneTimeoutMs = 2000;
 
 export class Up {
   readonly #command: UpCommand;
@@ -69,9 +81,10 @@ export class Up {
   readonly #unlock: (() => void)[] = [];
   #logger: Logger = createLogger({ component: "supervisor", level: "info", format: "text" });
   #postgres: LocalPostgres | null = null;
-  #embeddedBus: EmbeddedBus | null = null;
-  readonly #workerTokens: string[] = [];
-  #bus: Bus | null = null;
+  #hostBus: HostBus | null = null;
+  /** null in budget_mode static. */
+  #registry: WorkerRegistry | null = null;
+  #coordinator: Coordinator | null = null;
   #fleet: Fleet | null = null;
   /** Resolves when the fleet has ended; null until it was asked to. */
   #fleetEnd: Promise<void> | null = null;
@@ -120,8 +133,9 @@ export class Up {
     this.#end(0);
   }
 
-  /** SIGHUP: the workers read their configuration again. */
+  /** SIGHUP: the workers and the coordinator read their configuration again. */
   reload(): void {
+    this.#coordinator?.reload();
     const reached = this.#fleet?.reload() ?? 0;
     this.#logger.info(`got SIGHUP, passed on to ${reached} workers`);
   }
@@ -132,9 +146,16 @@ export class Up {
     const config = file === null ? await this.#generateConfig() : await this.#readConfig(file);
     const workers = workerCount(this.#command, config, availableParallelism());
     const runtime = this.#command.runtime ?? config.settings.runtime;
-    for (const warning of smallLimits(config, workers)) this.#logger.warning(warning);
-    const busUrl = await this.#startBus(config);
-    await this.#startFleet(config, { workers, runtime, busUrl });
+    if (config.settings.budgetMode === "static") {
+      for (const warning of smallLimits(config, workers)) this.#logger.warning(warning);
+    }
+    this.#hostBus = await HostBus.start(config.settings, this.#logger);
+    this.#stopped.signal.throwIfAborted();
+    this.#listen(this.#hostBus);
+    const identities = config.settings.budgetMode === "static"
+      ? new LocalIdentities(Math.random, (id) => this.#presence.inUse(id, performance.now()))
+      : await this.#startBudget(config, runtime, this.#hostBus);
+    await this.#startFleet(config, { workers, runtime, identities }, this.#hostBus);
     const isDemo = file === null && this.#command.upstream === null;
     const running = this.#workerRuntime || runtime;
     return readyText(bannerOf(config, workers, running, isDemo ? demo : null));
@@ -208,68 +229,79 @@ export class Up {
     return config;
   }
 
-  /** Returns the servers' addresses, as a list with commas. */
-  async #startBus(config: Config): Promise<string> {
-    const { mesh, busUrl } = config.settings;
-    const logger = this.#logger;
-    const isEmbedded = busUrl.length === 0;
-    const token = newToken();
-    let servers = busUrl;
-    try {
-      if (isEmbedded) {
-        this.#embeddedBus = new EmbeddedBus({ logger });
-        servers = [(await this.#embeddedBus.start({ token })).url];
-      }
-      this.#bus = await connectBus({
-        servers,
-        ...(isEmbedded ? { token } : { background: true }),
-        name: `supervisor-${randomBytes(6).toString("hex")}`,
-        mesh,
-        logger,
-      });
-    } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code;
-      if (error instanceof BusError) throw new StartFailure(error.message);
-      if (code !== undefined) throw new StartFailure(`start the embedded bus: ${code}`);
-      throw error;
-    }
-    this.#stopped.signal.throwIfAborted();
-    return servers.join(",");
+  /** Hears the workers of all hosts; ours are known by their ids and pids. */
+  #listen({ bus }: HostBus): void {
+    bus.subscribe(bus.subjects.allPresence, (presence) => {
+      this.#presence.saw(presence, performance.now());
+      this.#fleet?.heard(presence.id, presence.pid);
+      if (presence.state !== "ready") return;
+      if (this.#fleet?.onReady(presence.id, presence.pid)) this.#workerRuntime = presence.runtime;
+    });
   }
 
-  /**
-   * A token for the worker in a seat, with no more rights on the embedded bus than a worker needs; the
-   * one of its predecessor is void. With nats-servers the login is in their addresses: an empty token.
-   */
-  #workerToken(mesh: string, index: number, workerId: number): string {
-    const bus = this.#embeddedBus;
-    if (bus === null) return "";
-    const previous = this.#workerTokens[index];
-    if (previous !== undefined) bus.forget(previous);
-    const token = newToken();
-    this.#workerTokens[index] = token;
-    bus.allow(token, meshSubjects(mesh).workerRights(workerId, `worker-${workerId}`));
-    return token;
+  /** What budget_mode leased needs beside the bus: the store, ids that are unique by it, a coordinator. */
+  async #startBudget(config: Config, runtime: Runtime, hostBus: HostBus): Promise<Identities> {
+    const { bus } = hostBus;
+    const store = await hostBus.openStore(this.#stopped.signal);
+    this.#stopped.signal.throwIfAborted();
+    this.#registry = new WorkerRegistry({
+      store,
+      mark: ownMark(),
+      evidence,
+      reportGone: async ({ id, incarnation }) => {
+        await bus.request(bus.subjects.budgetGone, { worker: id, incarnation }, goneTimeoutMs);
+      },
+      seenOnBus: (id) => this.#presence.inUse(id, performance.now()),
+      listeningMs: () => hostBus.listeningMs(),
+      random: Math.random,
+      logger: this.#logger,
+    });
+    this.#registry.start();
+    const name = `budget-${randomBytes(6).toString("hex")}`;
+    this.#coordinator = new Coordinator({
+      command: this.#commandOf(this.#context.coordinatorCommand, runtime, config.path),
+      seat: () =>
+        JSON.stringify({
+          busUrl: hostBus.url,
+          busToken: hostBus.token("coordinator", bus.subjects.coordinatorRights(name)),
+          mesh: config.settings.mesh,
+          supervisorPid: process.pid,
+          embedded: hostBus.isEmbedded,
+          name,
+        }),
+      logger: this.#logger,
+      passOn: (line) => printError(`${line}\n`),
+      random: Math.random,
+      stopMs: this.#context.times.coordinatorMs,
+    });
+    this.#coordinator.start();
+    return this.#registry;
   }
 
   async #startFleet(
     config: Config,
-    plan: { workers: number; runtime: Runtime; busUrl: string },
+    plan: { workers: number; runtime: Runtime; identities: Identities },
+    hostBus: HostBus,
   ): Promise<void> {
     const { drainTimeoutMs, mesh } = config.settings;
     const { times } = this.#context;
-    const bus = this.#bus!;
+    const { bus } = hostBus;
     const fleetSecret = newToken();
-    const fleet = new Fleet({
+    this.#fleet = new Fleet({
       count: plan.workers,
-      command: this.#workerCommand(plan.runtime, config.path),
-      seat: (index, workerId) =>
+      command: this.#commandOf(this.#context.workerCommand, plan.runtime, config.path),
+      identities: plan.identities,
+      seat: (index, { id, incarnation }) =>
         JSON.stringify({
           index,
           count: plan.workers,
-          workerId,
-          busUrl: plan.busUrl,
-          busToken: this.#workerToken(mesh, index, workerId),
+          workerId: id,
+          incarnation,
+          busUrl: hostBus.url,
+          busToken: hostBus.token(
+            `seat ${index}`,
+            bus.subjects.workerRights(id, `worker-${id}`),
+          ),
           fleetSecret,
           mesh,
           supervisorPid: process.pid,
@@ -284,22 +316,18 @@ export class Up {
       passOn: (line) => printError(`${line}\n`),
       random: Math.random,
       busConnected: () => bus.connected,
-      seenElsewhere: (id) => this.#presence.inUse(id, performance.now()),
     });
-    this.#fleet = fleet;
-    fleet.onGiveUp = (reason) => this.#fail(reason);
-    bus.subscribe(bus.subjects.allPresence, (presence) => {
-      this.#presence.saw(presence, performance.now());
-      fleet.heard(presence.id, presence.pid);
-      if (presence.state !== "ready") return;
-      if (fleet.onReady(presence.id, presence.pid)) this.#workerRuntime = presence.runtime;
-    });
-    await fleet.start();
+    this.#fleet.onGiveUp = (reason) => this.#fail(reason);
+    await this.#fleet.start();
   }
 
-  #workerCommand(runtime: Runtime, file: string): readonly string[] {
+  #commandOf(
+    command: UpContext["workerCommand"],
+    runtime: Runtime,
+    file: string,
+  ): readonly string[] {
     try {
-      return this.#context.workerCommand(runtime, file);
+      return command(runtime, file);
     } catch (error) {
       throw new StartFailure((error as Error).message);
     }
@@ -311,13 +339,15 @@ export class Up {
     this.#end(1);
   }
 
-  /** Workers first, so that what they drain still finds PostgreSQL and the bus. */
+  /** Workers first, so that what they drain still finds its slots, PostgreSQL and the bus. */
   async #close(): Promise<void> {
     // One that was not asked to end failed to start, and has nothing to drain.
     await (this.#fleetEnd ?? this.#fleet?.quit());
+    // With the embedded bus nobody is left who would want to know.
+    await this.#registry?.close(this.#hostBus?.isEmbedded ? 0 : this.#context.times.goodbyeMs);
+    await this.#coordinator?.stop();
     await this.#postgres?.stop();
-    await this.#bus?.close();
-    await this.#embeddedBus?.close();
+    await this.#hostBus?.close();
     for (const unlock of this.#unlock.reverse()) unlock();
     this.#logger.info("stopped");
   }
@@ -332,8 +362,4 @@ function writeWhole(path: string, text: string): void {
   } catch (error) {
     throw fileFailure("write", path, error);
   }
-}
-
-function newToken(): string {
-  return randomBytes(32).toString("base64url");
 }

@@ -53,6 +53,7 @@ const accepted: [string[], Command][] = [
     up({ upstream: { ...shop, user: "ann" } }),
   ],
   [["pooler", "a.ini"], { kind: "pooler", file: "a.ini" }],
+  [["budget", "a.ini"], { kind: "budget", file: "a.ini" }],
   [["check", "a.ini"], { kind: "check", file: "a.ini" }],
   [["--version"], { kind: "version" }],
   [["-V"], { kind: "version" }],
@@ -68,7 +69,7 @@ for (const [argv, command] of accepted) {
 }
 
 const refused: [string[], RegExp][] = [
-  [[], /^no command given, wanted up, pooler or check/],
+  [[], /^no command given, wanted up, check, pooler or budget/],
   [["upp"], /^unknown command "upp"/],
   [["a.ini"], /^unknown command "a\.ini"/],
   [["--verbose"], /^unknown option "--verbose"/],
@@ -97,6 +98,7 @@ const refused: [string[], RegExp][] = [
   [["up", "--upstream", "postgres://u:a%zz@h/d"], /has a "%" that begins no two hexadecimal/],
   [["up", "--upstream", "postgres://u:a%0Ab@h/d"], /has a control character in its password$/],
   [["pooler"], /^pooler: 0 files given, wanted one/],
+  [["budget"], /^budget: 0 files given, wanted one/],
   [["check", "a.ini", "b.ini"], /^check: 2 files given, wanted one/],
   [["check", "--all", "a.ini"], /^check: unknown option "--all"/],
 ];

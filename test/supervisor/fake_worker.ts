@@ -42,8 +42,9 @@ async function announceOnBus(): Promise<void> {
   const bus = await connectBus({ servers: [busUrl], token: busToken, name, mesh, logger });
   const presence = {
     id,
-    incarnation: 1,
+    incarnation: fleet.incarnation,
     host: "here",
+    boot: "now",
     pid: process.pid,
     state: "ready",
     addresses: [],

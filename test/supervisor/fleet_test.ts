@@ -11,12 +11,14 @@ import { runtimeCommand } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { StartFailure } from "../../services/supervisor/failure.ts";
 import { Fleet, type FleetOptions } from "../../services/supervisor/fleet.ts";
+import { type Identity, LocalIdentities } from "../../services/supervisor/identities.ts";
 
 const test = suite("fleet");
 
 interface FakeWorker {
   readonly index: number;
   readonly workerId: number;
+  readonly incarnation: number;
   readonly pid: number;
   readonly ready: boolean;
 }
@@ -37,8 +39,9 @@ class Rig {
     this.fleet = new Fleet({
       count: 2,
       command: [...runtimeCommand(), script, this.folder],
-      seat: (index, workerId) =>
-        JSON.stringify({ index, workerId, supervisorPid: process.pid, secret: "s" }),
+      identities: new LocalIdentities(() => 0, () => false),
+      seat: (index, { id: workerId, incarnation }) =>
+        JSON.stringify({ index, workerId, incarnation, supervisorPid: process.pid, secret: "s" }),
       times: { readyMs: 20_000, drainMs: 20_000, quitMs: 10_000, silentMs: 60_000 },
       logger: createLogger({
         component: "supervisor",
@@ -49,7 +52,6 @@ class Rig {
       passOn: (line) => this.passedOn.push(line),
       random: () => 0,
       busConnected: () => this.busConnected,
-      seenElsewhere: () => false,
       ...changes,
     });
     this.fleet.onGiveUp = (reason) => this.gaveUp = reason;
@@ -134,6 +136,43 @@ test("heard() keeps a worker; one that is silent for long is ended and another t
     },
   ));
 
+// A supervisor that was stopped for longer than that, or blocked by a log nobody read, took every worker for
+// hung when it went on: it had heard none of them meanwhile.
+test("silence counts only while the supervisor itself runs", () =>
+  withRig(
+    new Rig({}, { times: { readyMs: 20_000, drainMs: 20_000, quitMs: 200, silentMs: 800 } }),
+    async (rig) => {
+      await rig.fleet.start();
+      const [one, two] = rig.workers() as [FakeWorker, FakeWorker];
+      // As bytes of a socket do, what they said meanwhile comes after the timers that are due.
+      const speak = () => {
+        for (const { workerId, pid } of [one, two]) rig.fleet.heard(workerId, pid);
+      };
+      const speaks = setInterval(() => setImmediate(speak), 50);
+      for (let stalls = 0; stalls < 2; stalls++) {
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1200);
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+      clearInterval(speaks);
+      assert.equal(rig.alive().map(({ pid }) => pid), [one.pid, two.pid]);
+      assert.not.match(rig.log.join(""), /silent/);
+      await until("silence to count again", () => rig.log.join("").includes("has been silent"));
+    },
+  ));
+
+test("what is not heard while the bus is away is no silence", () =>
+  withRig(
+    new Rig({}, { times: { readyMs: 20_000, drainMs: 20_000, quitMs: 200, silentMs: 300 } }),
+    async (rig) => {
+      rig.busConnected = false;
+      await rig.fleet.start();
+      await new Promise((resolve) => setTimeout(resolve, 900));
+      assert.not.match(rig.log.join(""), /silent/);
+      rig.busConnected = true;
+      await until("silence to count", () => rig.log.join("").includes("has been silent for 0.3 s"));
+    },
+  ));
+
 test("start() fails with the last line of a worker that ends, and the others can be ended", () =>
   withRig(new Rig({ "mode.1": "crash no such file: x.ini" }), async (rig) => {
     assert.is(
@@ -190,6 +229,59 @@ test("a worker that is killed comes back in its seat under a new id", () =>
     );
     assert.is(rig.alive().length, 2);
   }));
+
+test("every worker is named once and released once, and incarnations rise", async () => {
+  const local = new LocalIdentities(() => 0, () => false);
+  const taken: Identity[] = [];
+  const released: Identity[] = [];
+  const identities = {
+    take: async (signal: AbortSignal) => {
+      const identity = await local.take(signal);
+      if (identity !== null) taken.push(identity);
+      return identity;
+    },
+    release: (identity: Identity) => {
+      released.push(identity);
+      local.release(identity);
+    },
+  };
+  await withRig(new Rig({}, { identities }), async (rig) => {
+    await rig.fleet.start();
+    signal(rig.workers()[0]!.pid, "SIGKILL");
+    const { workerId, incarnation } = await until("a replacement", () => rig.workers()[2]);
+    assert.equal({ id: workerId, incarnation }, taken[2]);
+    assert.equal(released, [taken[0]], "it is released before another one is started");
+    assert.ok(taken[0]!.incarnation < taken[1]!.incarnation);
+    assert.ok(taken[1]!.incarnation < taken[2]!.incarnation);
+    await rig.fleet.drain();
+  });
+  const ids = (list: Identity[]) => list.map(({ id }) => id).sort();
+  assert.equal(ids(released), ids(taken));
+});
+
+// The store of the mesh may be away when a worker dies: the seat waits for an identity, the stop does not.
+test("drain() ends a start that waits for an identity", async () => {
+  const local = new LocalIdentities(() => 0, () => false);
+  let away = false;
+  let waiting = false;
+  const identities = {
+    take: (signal: AbortSignal) => {
+      if (!away) return local.take(signal);
+      waiting = true;
+      return new Promise<null>((resolve) => signal.addEventListener("abort", () => resolve(null)));
+    },
+    release: (identity: Identity) => local.release(identity),
+  };
+  await withRig(new Rig({}, { identities }), async (rig) => {
+    await rig.fleet.start();
+    away = true;
+    signal(rig.workers()[0]!.pid, "SIGKILL");
+    await until("the start of another one", () => waiting);
+    assert.is(rig.alive().length, 1);
+    await rig.fleet.drain();
+    assert.is(rig.workers().length, 2);
+  });
+});
 
 test("a worker that ends by itself comes back, whatever its exit code", () =>
   withRig(new Rig({}), async (rig) => {

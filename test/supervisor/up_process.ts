@@ -1,5 +1,6 @@
-// `pgweir up` with stand-ins for workers and with short times. Not a test: up_test.ts runs it.
-// Arguments: the folder for fake_worker.ts, then what follows `pgweir` on the command line.
+// `pgweir up` with stand-ins for workers and coordinators and with short times. Not a test: up_test.ts and
+// up_leased_test.ts run it. Arguments: the folder for the stand-ins, then what follows `pgweir` on the
+// command line. SILENT_MS in the environment is how long a worker may be silent.
 
 import { join } from "node:path";
 import process from "node:process";
@@ -11,12 +12,25 @@ import { Up } from "../../services/supervisor/up.ts";
 const [folder, ...words] = process.argv.slice(2);
 const command = parseArguments(words);
 if (command.kind !== "up") throw new Error(JSON.stringify(command));
+const standIn = (name: string) => [
+  ...runtimeCommand(),
+  join(import.meta.dirname!, name),
+  folder!,
+];
 const up = new Up(command, {
   directory: process.cwd(),
   systemDirectory: join(folder!, "system"),
   environment: process.env,
-  workerCommand: () => [...runtimeCommand(), join(import.meta.dirname!, "fake_worker.ts"), folder!],
-  times: { readyMs: 10_000, drainMarginMs: 200, quitMs: 500, silentMs: 60_000 },
+  workerCommand: () => standIn("fake_worker.ts"),
+  coordinatorCommand: () => standIn("fake_coordinator.ts"),
+  times: {
+    readyMs: 10_000,
+    drainMarginMs: 200,
+    quitMs: 500,
+    silentMs: Number(process.env["SILENT_MS"] ?? 60_000),
+    goodbyeMs: 3000,
+    coordinatorMs: 500,
+  },
 });
 onSignals(up);
 process.exit(await up.run());

@@ -1,0 +1,96 @@
+// The budget coordinator of this host, a process: started again whenever it ends, until it is stopped. Its
+// death is no matter of life and death: workers go on with what was leased to them, and the coordinator of
+// another host, or the next one here, takes over. So nothing about it ever ends the host.
+
+import type { Logger } from "../../shared/telemetry/mod.ts";
+import { StartFailure } from "./failure.ts";
+import { restartLimits, RestartPolicy } from "./restart.ts";
+import { ServiceProcess } from "./service_process.ts";
+
+export interface CoordinatorOptions {
+  /** argv. */
+  readonly command: readonly string[];
+  /** The value of PGWEIR_BUDGET; asked at each start. */
+  readonly seat: () => string;
+  readonly logger: Logger;
+  /** Takes a line that it wrote to its standard error. */
+  readonly passOn: (line: string) => void;
+  readonly random: () => number;
+  /** From SIGTERM to SIGQUIT, and from SIGQUIT to SIGKILL. */
+  readonly stopMs: number;
+}
+
+/** After a row of quick deaths. */
+const loopDelayMs = 10_000;
+
+export class Coordinator {
+  readonly #options: CoordinatorOptions;
+  readonly #policy: RestartPolicy;
+  #process: ServiceProcess | null = null;
+  #restart: NodeJS.Timeout | null = null;
+  #stopped = false;
+  #ended: () => void = () => {};
+
+  constructor(options: CoordinatorOptions) {
+    this.#options = options;
+    this.#policy = new RestartPolicy(restartLimits, options.random);
+  }
+
+  start(): void {
+    const { command, seat, passOn, logger } = this.#options;
+    try {
+      this.#process = ServiceProcess.start({
+        command,
+        environment: { PGWEIR_BUDGET: seat() },
+        passOn,
+        onEnd: (ended) => this.#onEnd(ended),
+        onFailure: (failure) => this.#again(performance.now(), failure.message),
+      });
+    } catch (error) {
+      if (!(error instanceof StartFailure)) throw error;
+      return this.#again(performance.now(), error.message);
+    }
+    if (this.#process !== null) {
+      logger.info("the budget coordinator is started", { pid: this.#process.pid });
+    }
+  }
+
+  /** Passes SIGHUP on; one that does not listen for it yet ends by it and is started again. */
+  reload(): void {
+    this.#process?.signal("SIGHUP");
+  }
+
+  /** Resolves when no process is left; it gives its leadership up before it ends. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    if (this.#restart !== null) clearTimeout(this.#restart);
+    const running = this.#process;
+    if (running === null) return;
+    const { stopMs, logger } = this.#options;
+    const ended = new Promise<void>((resolve) => this.#ended = resolve);
+    running.stop(stopMs, () =>
+      running.quit(stopMs, () => {
+        logger.warning("the budget coordinator does not end, killing it", { pid: running.pid });
+      }));
+    await ended;
+  }
+
+  #onEnd(ended: ServiceProcess): void {
+    if (this.#process !== ended) return;
+    this.#process = null;
+    if (this.#stopped) return this.#ended();
+    const reason = ended.lastMessage;
+    this.#again(
+      ended.startedAt,
+      `the budget coordinator ended with ${ended.end}${reason === "" ? "" : `: ${reason}`}`,
+    );
+  }
+
+  #again(startedAt: number, what: string): void {
+    if (this.#stopped) return;
+    const verdict = this.#policy.onDeath(startedAt, performance.now());
+    const delayMs = verdict.kind === "restart" ? verdict.delayMs : loopDelayMs;
+    this.#options.logger.error(`${what}; starting another one in ${delayMs} ms`);
+    this.#restart = setTimeout(() => this.start(), delayMs);
+  }
+}

@@ -1,0 +1,48 @@
+// A stand-in for a budget coordinator, told what to do by the file `coordinator` in the folder that is its
+// argument. Not a test: up_leased_test.ts runs it. It leaves `budget.<pid>` there with what it was given, as JSON,
+// and answers goodbyes; it says each on its standard error.
+//
+// ready: as above. mute: answers no goodbye. crash TEXT: says TEXT and exits with 3. stone: hears neither
+// SIGTERM nor SIGQUIT.
+
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { connectBus } from "../../shared/bus/mod.ts";
+import { createLogger } from "../../shared/telemetry/mod.ts";
+
+const folder = process.argv[2]!;
+const seat = JSON.parse(process.env["PGWEIR_BUDGET"]!);
+const order = join(folder, "coordinator");
+const modeOf = () => existsSync(order) ? readFileSync(order, "utf8").trim().split(" ") : ["ready"];
+
+const [mode, ...rest] = modeOf();
+if (mode === "crash") {
+  console.error(rest.join(" "));
+  process.exit(3);
+}
+process.on("SIGTERM", () => {
+  if (mode === "stone") return;
+  console.error("coordinator: stopping");
+  process.exit(0);
+});
+process.on("SIGQUIT", () => {
+  if (mode !== "stone") process.exit(0);
+});
+process.on("SIGHUP", () => console.error("coordinator: reload"));
+
+const { busUrl, busToken, mesh, name } = seat;
+const logger = createLogger({ component: "budget", level: "error", format: "text" });
+const token = busToken === "" ? {} : { token: busToken };
+const bus = await connectBus({ servers: [busUrl], ...token, name, mesh, logger });
+bus.subscribe(bus.subjects.budgetGone, ({ worker, incarnation }) => {
+  console.error(`coordinator: gone ${worker} ${incarnation}`);
+  return modeOf()[0] === "mute" ? new Promise<Record<never, never>>(() => {}) : {};
+});
+const path = join(folder, `budget.${process.pid}`);
+writeFileSync(`${path}.new`, JSON.stringify({ ...seat, pid: process.pid }));
+renameSync(`${path}.new`, path);
+setInterval(() => {
+  // As a real one does: no supervisor, no coordinator.
+  if (process.ppid !== seat.supervisorPid) process.exit(0);
+}, 10);
