@@ -1,0 +1,201 @@
+// Hosts that are one mesh, over a cluster of nats-servers: they know of each other's workers, a cancel finds its
+// query on any host, and a host that is cut off from the others goes on without them.
+// limit: 180 s
+
+import { cancelKeyWorker } from "../../../shared/wire/mod.ts";
+import { assert, seededRandom, suite, until } from "../../support/harness.ts";
+import { needsHosts } from "../../support/hosts.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import { RawClient, sendCancel } from "../../support/raw_client.ts";
+import { login, makeMesh, type MeshHost, PresenceWatch } from "./mesh.ts";
+
+needs("postgresql", "nats-server", "iproute2");
+needsHosts();
+
+const CANCELLED = "T E(57014) Z(I)";
+const seed = Date.now();
+const random = seededRandom(seed);
+const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
+const ownerOf = (client: RawClient) => cancelKeyWorker(client.key!.processId, client.key!.secret);
+
+const mesh = await makeMesh({ names: ["north", "south", "west"], database: "pool_size=100" });
+const { hosts, network, postgres } = mesh;
+const [north, south, west] = hosts as [MeshHost, MeshHost, MeshHost];
+const bus = await mesh.bus();
+const presence = new PresenceWatch(bus);
+const watcher = await RawClient.login(postgres, login);
+
+/** Waits until so many queries sleep in PostgreSQL. */
+const sleeping = (count: number) =>
+  until(`${count} queries to run`, async () => {
+    const [row] = await watcher.query(
+      "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
+    );
+    return Number(row![0]) === count;
+  }, 30_000);
+
+const sleep = (client: RawClient) => client.send(f.Q("SELECT pg_sleep(300)"));
+
+const cancelAt = (host: MeshHost, client: RawClient) =>
+  sendCancel(host.clients, client.key!.processId, client.key!.secret);
+
+/** Sends cancels to a host until one has ended the query of a client. */
+async function cancelled(host: MeshHost, client: RawClient): Promise<void> {
+  await until(`a cancel at ${host.name}`, async () => {
+    if (client.unread === 0) await cancelAt(host, client);
+    return client.unread > 0;
+  }, 60_000);
+  assert.is(await client.replies(), CANCELLED);
+}
+
+/** Clients of a host, so many of each of its workers. */
+async function clientsOf(host: MeshHost, each: number): Promise<RawClient[]> {
+  const found = new Map<number, RawClient[]>();
+  await until(
+    `clients of all workers of ${host.name}`,
+    async () => {
+      const client = await host.login();
+      const list = found.get(ownerOf(client)) ?? [];
+      found.set(ownerOf(client), list);
+      if (list.length < each) list.push(client);
+      else await client.end();
+      return found.size === 2 && [...found.values()].every((some) => some.length === each);
+    },
+    30_000,
+    0,
+  );
+  return [...found.values()].flat();
+}
+
+/** Runs short queries on a client until told to stop; an error is thrown then. */
+function keepAsking(client: RawClient): () => Promise<number> {
+  let over = false;
+  const asked = (async () => {
+    let count = 0;
+    while (!over) {
+      client.send(f.Q("SELECT 1"));
+      assert.is(await client.replies(1, { timeoutMs: 5_000 }), 'T D C"SELECT 1" Z(I)');
+      count++;
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    return count;
+  })();
+  asked.catch(() => {});
+  return () => {
+    over = true;
+    return asked;
+  };
+}
+
+const tests = suite(`a mesh of hosts (seed ${seed})`);
+
+tests.after(async () => {
+  presence.end();
+  watcher.close();
+  await bus.close();
+  await mesh.stop();
+});
+
+// Hosts choose ids for their workers without asking each other: two workers with one id got each other's cancels.
+tests("hosts that start at the same instant have workers with ids of their own", async () => {
+  for (let round = 0; round < 3; round++) {
+    presence.workers.clear();
+    await mesh.start();
+    const ready = await until("all workers", () => {
+      const workers = presence.ready();
+      return workers.length === 6 ? workers : null;
+    }, 30_000);
+    assert.is(new Set(ready.map((worker) => worker.id)).size, 6);
+    assert.equal(
+      ready.map((worker) => worker.host).sort(),
+      hosts.flatMap((host) => [host.name, host.name]).sort(),
+    );
+    const pids = hosts.flatMap((host) => host.servicePids("pooler"));
+    assert.equal(ready.map((worker) => worker.pid).sort(), pids.sort());
+    if (round === 2) break;
+    for (const end of await Promise.all(hosts.map((host) => host.stop()))) {
+      assert.equal(end, { code: 0, signal: null });
+    }
+    await until("all to say goodbye", () => presence.ready().length === 0);
+  }
+});
+
+// A balancer sends a cancel's connection to any host: it was dropped there, and the query went on.
+tests("a cancel ends its query from whichever host it comes, and no other query", async () => {
+  const runners = (await Promise.all([
+    clientsOf(north, 2),
+    clientsOf(south, 1),
+    clientsOf(west, 1),
+  ])).flat();
+  const homes = [north, north, north, north, south, south, west, west];
+  const bystanders = await Promise.all(hosts.map((host) => host.login()));
+  const ends = bystanders.map(keepAsking);
+  for (const runner of runners) sleep(runner);
+  for (let round = 0; round < 200; round++) {
+    await sleeping(runners.length);
+    const at = Math.floor(random() * runners.length);
+    const victim = runners[at]!;
+    const other = pick(hosts.filter((host) => host !== homes[at]));
+    // A key that is right but for one bit ends nothing, wherever it goes.
+    const { processId, secret } = pick(runners).key!;
+    const wrong = Uint8Array.from(secret);
+    wrong[Math.floor(random() * wrong.length)]! ^= 1 << Math.floor(random() * 8);
+    assert.is(await sendCancel(pick(hosts).clients, processId, wrong), "");
+    assert.is(victim.unread, 0);
+    const closing = cancelAt(other, victim);
+    assert.is(await victim.replies(1, { timeoutMs: 30_000 }), CANCELLED, `round ${round}`);
+    assert.is(await closing, "");
+    for (const runner of runners) {
+      assert.is(runner.unread, 0);
+      assert.is(runner.closeReason, null);
+    }
+    sleep(victim);
+  }
+  for (const end of ends) assert.ok(await end() > 0);
+  await sleeping(runners.length);
+  // All at once, each from another host than its own.
+  const closings = runners.map((runner, at) =>
+    cancelAt(pick(hosts.filter((host) => host !== homes[at])), runner)
+  );
+  for (const runner of runners) {
+    assert.is(await runner.replies(1, { timeoutMs: 30_000 }), CANCELLED);
+  }
+  assert.equal([...new Set(await Promise.all(closings))], [""]);
+  for (const client of [...runners, ...bystanders]) await client.end();
+});
+
+// A host that lost the others stood still with them, or its own workers lost each other.
+tests("a host that is cut off goes on alone, and is one of the mesh again afterwards", async () => {
+  const here = await clientsOf(north, 2);
+  const there = await clientsOf(south, 1);
+  const asking = await Promise.all(hosts.map((host) => host.login()));
+  const ends = asking.map(keepAsking);
+  for (const client of [...here, ...there]) sleep(client);
+  await sleeping(here.length + there.length);
+  network.cutBetween(north.host, south.host);
+  network.cutBetween(north.host, west.host);
+  const [lost, kept] = [here.slice(0, 2), here.slice(2)];
+  const closings = [south, west].flatMap((host) => lost.map((client) => cancelAt(host, client)));
+  assert.equal([...new Set(await Promise.all(closings))], [""]);
+  for (const client of here) assert.is(client.unread, 0);
+  const gaveUp =
+    /WARNING (route cancel to worker|cancel request with the key of an unknown worker)/;
+  for (const host of [south, west]) {
+    await until(`the log of ${host.name} to say so`, () => gaveUp.test(host.log()));
+  }
+  // Within the host, and among the others, cancels find their way, once the broken ways are known.
+  for (const client of lost) await cancelled(north, client);
+  await cancelled(west, there[0]!);
+  network.healAll();
+  for (const client of kept) await cancelled(south, client);
+  await cancelled(north, there[1]!);
+  for (const end of ends) assert.ok(await end() > 0);
+  for (const host of hosts) assert.not.match(host.log(), / (ERROR|FATAL) /);
+  for (const client of [...here, ...there, ...asking]) {
+    assert.is(client.unread, 0);
+    await client.end();
+  }
+});
+
+tests.run();
