@@ -24,6 +24,8 @@ export interface BusCounters {
   tooLarge: number;
   malformed: number;
   newerVersion: number;
+  /** Requests that came too long after they were asked for. */
+  stale: number;
   /** Handlers that threw or rejected. */
   handlerErrors: number;
   requests: number;

@@ -7,8 +7,11 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import {
   AuthorizationError,
+  headers as natsHeaders,
   type Msg,
+  type MsgHdrs,
   type NatsConnection,
+  PermissionViolationError,
   RequestError,
   type Subscription,
   TimeoutError,
@@ -19,6 +22,7 @@ import { decodePayload, encodePayload, type Refusal } from "./codec.ts";
 import { Backoff, natsOptions } from "./connection_options.ts";
 import { BusError } from "./errors.ts";
 import { type MeshSubjects, meshSubjects, type Pattern, type Subject } from "./subjects.ts";
+import { isTicket, ticketHeader, Tickets } from "./tickets.ts";
 import { type BusTransport, connectNats } from "./transport.ts";
 
 const defaultWaitMs = 10_000;
@@ -28,6 +32,7 @@ const roundTripTimeoutMs = 5000;
 const settledMs = 5000;
 const maxPendingBytes = 4 * 1024 * 1024;
 const reportIntervalMs = 60_000;
+const noBytes = new Uint8Array(0);
 
 /**
  * connecting: the first connect is under way. connected: messages flow. disconnected: the client
@@ -41,6 +46,12 @@ interface Registration {
   subscription: Subscription | null;
 }
 
+/** What an error names. */
+interface Named {
+  readonly subject: string;
+  readonly message: { readonly name: string };
+}
+
 class NatsBus implements Bus {
   readonly mesh: string;
   readonly subjects: MeshSubjects;
@@ -52,6 +63,7 @@ class NatsBus implements Bus {
     tooLarge: 0,
     malformed: 0,
     newerVersion: 0,
+    stale: 0,
     handlerErrors: 0,
     requests: 0,
     requestErrors: 0,
@@ -62,6 +74,7 @@ class NatsBus implements Bus {
   readonly #settings: ReturnType<typeof natsOptions>;
   readonly #log: Logger;
   readonly #backoff = new Backoff();
+  readonly #tickets = new Tickets();
   readonly #registrations = new Set<Registration>();
   readonly #reconnectCallbacks = new Set<() => void>();
   readonly #running = new Set<Promise<void>>();
@@ -140,7 +153,12 @@ class NatsBus implements Bus {
     const bytes = encodePayload(subject.message, message);
     this.counters.requests += 1;
     try {
-      const reply = await this.#ask(subject.message.name, subject.subject, bytes, timeoutMs);
+      const start = performance.now();
+      const headers = subject.freshMs === undefined
+        ? undefined
+        : await this.#ticketFor(subject, timeoutMs);
+      const leftMs = timeoutMs - (performance.now() - start);
+      const reply = await this.#ask(subject, bytes, leftMs, headers);
       const decoded = decodePayload(kind, reply.data);
       if (decoded.ok) return decoded.message;
       this.#refuse(kind.name, decoded.refusal);
@@ -276,12 +294,22 @@ class NatsBus implements Bus {
 
   #deliver(registration: Registration, msg: Msg): void {
     const { pattern, handler } = registration;
+    if (pattern.freshMs !== undefined && msg.data.length === 0) {
+      if (this.connected) msg.respond(this.#tickets.issue());
+      return;
+    }
     this.counters.received += 1;
     const decoded = decodePayload(pattern.message, msg.data);
     if (!decoded.ok) return this.#refuse(pattern.message.name, decoded.refusal);
     const { message } = decoded;
     if (pattern.accepts?.(msg.subject, message) === false) {
       return this.#refuse(pattern.message.name, "malformed");
+    }
+    if (pattern.freshMs !== undefined) {
+      const ticket = msg.headers?.get(ticketHeader) ?? "";
+      if (!this.#tickets.isFresh(ticket, pattern.freshMs)) {
+        return this.#refuse(pattern.message.name, "stale");
+      }
     }
     const running: Promise<void> = this.#handle(pattern, handler, message, msg)
       .catch((error) => {
@@ -310,26 +338,49 @@ class NatsBus implements Bus {
     else this.counters.droppedDisconnected += 1;
   }
 
-  #refuse(kind: string, refusal: Refusal): void {
+  #refuse(kind: string, refusal: Refusal | "stale"): void {
     if (refusal === "too_large") this.counters.tooLarge += 1;
     else if (refusal === "newer_version") this.counters.newerVersion += 1;
+    else if (refusal === "stale") this.counters.stale += 1;
     else this.counters.malformed += 1;
     this.#reportRefusal((suppressed) =>
       this.#log.warning("bus payload dropped", { kind, reason: refusal, suppressed })
     );
   }
 
-  async #ask(kind: string, subject: string, bytes: Uint8Array, timeoutMs: number): Promise<Msg> {
-    const what = `request ${kind}`;
+  /** What shows the receiver of a request that we ask now. */
+  async #ticketFor(subject: Named, timeoutMs: number): Promise<MsgHdrs> {
+    const ticket = (await this.#ask(subject, noBytes, timeoutMs)).string();
+    if (!isTicket(ticket)) {
+      throw new BusError("BAD_REPLY", `request ${subject.message.name}: got no ticket for it`);
+    }
+    const headers = natsHeaders();
+    headers.set(ticketHeader, ticket);
+    return headers;
+  }
+
+  async #ask(
+    { subject, message }: Named,
+    bytes: Uint8Array,
+    timeoutMs: number,
+    headers?: MsgHdrs,
+  ): Promise<Msg> {
+    const what = `request ${message.name}`;
     const connection = this.openConnection(what);
     try {
-      return await connection.request(subject, bytes, { timeout: Math.max(1, timeoutMs) });
+      return await connection.request(subject, bytes, {
+        timeout: Math.max(1, timeoutMs),
+        ...headers === undefined ? {} : { headers },
+      });
     } catch (cause) {
       if (cause instanceof TimeoutError) {
-        throw new BusError("TIMEOUT", `${what}: no answer in ${timeoutMs} ms`, { cause });
+        throw new BusError("TIMEOUT", `${what}: no answer in time`, { cause });
       }
       if (cause instanceof RequestError && cause.isNoResponders()) {
         throw new BusError("NO_RESPONDERS", `${what}: nobody listens on "${subject}"`, { cause });
+      }
+      if (cause instanceof PermissionViolationError) {
+        throw new BusError("REFUSED", `${what}: broker does not allow it`, { cause });
       }
       this.#assertOpen(what);
       throw new BusError("DISCONNECTED", `${what}: connection was lost`, { cause });

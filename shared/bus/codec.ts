@@ -5,7 +5,8 @@
 
 import { Decoder, encode } from "@msgpack/msgpack";
 import { BusError } from "./errors.ts";
-import type { Payload } from "./payload.ts";
+import type { Fields, Payload } from "./payload.ts";
+import { isModest } from "./payload_shape.ts";
 
 /** Of a payload whose kind has no bound of its own. */
 export const maxPayloadBytes = 64 * 1024;
@@ -17,22 +18,15 @@ export type Decoded<M> =
   | { readonly ok: true; readonly message: M }
   | { readonly ok: false; readonly refusal: Refusal };
 
-// The decoder allocates an array at its declared length before it reads the items, and arrays nest:
-// the bound on the length keeps 64 KiB of nested headers from costing hundreds of megabytes.
-const decoder = new Decoder({
-  maxStrLength: maxPayloadBytes,
-  maxBinLength: maxPayloadBytes,
-  maxArrayLength: 256,
-  maxMapLength: 1024,
-  maxExtLength: 0,
-});
+const decoder = new Decoder({ maxExtLength: 0 });
 
 function refused(refusal: Refusal): { ok: false; refusal: Refusal } {
   return { ok: false, refusal };
 }
 
 export function decodePayload<M>(kind: Payload<M>, bytes: Uint8Array): Decoded<M> {
-  if (bytes.length > maxPayloadBytes) return refused("too_large");
+  if (bytes.length > (kind.maxBytes ?? maxPayloadBytes)) return refused("too_large");
+  if (!isModest(bytes)) return refused("malformed");
   let raw: unknown;
   try {
     raw = decoder.decode(bytes);
@@ -40,25 +34,26 @@ export function decodePayload<M>(kind: Payload<M>, bytes: Uint8Array): Decoded<M
     return refused("malformed");
   }
   if (typeof raw !== "object" || raw === null || Array.isArray(raw)) return refused("malformed");
-  const fields = raw as Readonly<Record<string, unknown>>;
+  const fields = raw as Fields;
   const version = fields.v;
   if (!Number.isSafeInteger(version) || (version as number) < 1) return refused("malformed");
   if ((version as number) > kind.version) return refused("newer_version");
-  const message = kind.check(fields);
+  const message = kind.check(kind.wire?.unpack(fields) ?? fields);
   return message === null ? refused("malformed") : { ok: true, message };
 }
 
 /** Throws `INVALID` for a message its own kind would refuse: the receiver would only drop it. */
 export function encodePayload<M extends object>(kind: Payload<M>, message: M): Uint8Array {
-  const clean = kind.check(message as Readonly<Record<string, unknown>>);
+  const clean = kind.check(message as Fields);
   if (clean === null) {
     throw new BusError("INVALID", `encode ${kind.name}: a field is missing or out of range`);
   }
-  const bytes = encode({ v: kind.version, ...clean });
-  if (bytes.length > maxPayloadBytes) {
+  const bytes = encode({ v: kind.version, ...kind.wire?.pack(clean) ?? clean });
+  const maxBytes = kind.maxBytes ?? maxPayloadBytes;
+  if (bytes.length > maxBytes) {
     throw new BusError(
       "INVALID",
-      `encode ${kind.name}: is ${bytes.length} bytes, wanted at most ${maxPayloadBytes}`,
+      `encode ${kind.name}: is ${bytes.length} bytes, wanted at most ${maxBytes}`,
     );
   }
   return bytes;

@@ -1,7 +1,9 @@
-// From the settings of a bus to the options of the NATS client. Pure, apart from its random jitter.
+// From the settings of a bus to the options of the NATS client. Pure, apart from its random jitter and
+// the files that settings name.
 // Invariant: the URLs that come out have no credentials in them, so they may be logged.
 
 import { Buffer } from "node:buffer";
+import { readFileSync } from "node:fs";
 import { type ConnectionOptions, credsAuthenticator } from "nats";
 import { BusError } from "./errors.ts";
 import { meshSubjects } from "./subjects.ts";
@@ -31,6 +33,75 @@ export interface BusAddress {
   /** Names this client to the broker and in its inbox: letters, digits, `_`, `-`, at most 32. */
   readonly name: string;
   readonly mesh: string;
+}
+
+/** The settings of a mesh's bus, as in a configuration; "" is not set. */
+export interface BusSettings {
+  readonly mesh: string;
+  readonly busUrl: readonly string[];
+  readonly busCredentials: string;
+  readonly busTlsCaFile: string;
+  readonly busTlsCertFile: string;
+  readonly busTlsKeyFile: string;
+}
+
+function readNamed(setting: string, path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    throw new BusError("INVALID", `read ${setting}: "${path}" ${code ?? "cannot be read"}`, {
+      cause,
+    });
+  }
+}
+
+function readCredentials(path: string): string {
+  const creds = readNamed("bus_credentials", path);
+  try {
+    credsAuthenticator(Buffer.from(creds))("nonce");
+    return creds;
+  } catch {
+    // Its own error is not passed on: what it could not read may be in it.
+    throw new BusError(
+      "INVALID",
+      `read bus_credentials: "${path}" is no credentials file, wanted one made by nsc`,
+    );
+  }
+}
+
+/**
+ * How to reach the bus that the settings name, but for the client's own name. Throws `INVALID` for a file
+ * that is missing or is not what it should be. TLS files are read again at each dial.
+ */
+export function busOptions(settings: BusSettings): Omit<BusAddress, "name"> {
+  const { mesh, busUrl, busCredentials } = settings;
+  const files = [
+    ["bus_tls_ca_file", "caFile", settings.busTlsCaFile],
+    ["bus_tls_cert_file", "certFile", settings.busTlsCertFile],
+    ["bus_tls_key_file", "keyFile", settings.busTlsKeyFile],
+  ] as const;
+  const given = files.filter(([, , path]) => path !== "");
+  for (const [setting, , path] of given) {
+    if (!readNamed(setting, path).includes("-----BEGIN ")) {
+      throw new BusError("INVALID", `read ${setting}: "${path}" is no PEM file`);
+    }
+  }
+  const names = given.map(([, option]) => option);
+  if (names.includes("certFile") !== names.includes("keyFile")) {
+    throw new BusError(
+      "INVALID",
+      "read bus_tls_cert_file and bus_tls_key_file: one of them is empty, wanted both or none",
+    );
+  }
+  return {
+    servers: busUrl,
+    mesh,
+    ...busCredentials === "" ? {} : { creds: readCredentials(busCredentials) },
+    ...given.length === 0
+      ? {}
+      : { tls: Object.fromEntries(given.map(([, option, path]) => [option, path])) },
+  };
 }
 
 const pingIntervalMs = 2000;

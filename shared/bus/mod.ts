@@ -15,7 +15,12 @@ export type {
 export { maxLeaves } from "./budget_messages.ts";
 export { connectBus } from "./bus.ts";
 export { isWorkerId } from "./checks.ts";
-export type { BusAddress, BusTls } from "./connection_options.ts";
+export {
+  type BusAddress,
+  busOptions,
+  type BusSettings,
+  type BusTls,
+} from "./connection_options.ts";
 export { maxPayloadBytes } from "./codec.ts";
 export {
   EmbeddedBus,
@@ -25,7 +30,7 @@ export {
   type EmbeddedBusOptions,
 } from "./embedded.ts";
 export { BusError, type BusErrorCode } from "./errors.ts";
-export { openStore } from "./jetstream_store.ts";
+export { openStore, type OpenStoreOptions } from "./jetstream_store.ts";
 export { MemoryStore } from "./memory_store.ts";
 export {
   maxKeyCharacters,

@@ -35,6 +35,11 @@ export interface Pattern<M, R = null> {
   readonly reply: Payload<R> | null;
   /** Whether this message may come from this subject; one that may not is dropped as malformed. */
   readonly accepts?: (subject: string, message: M) => boolean;
+  /**
+   * For requests that do harm when they are carried out late: one that was asked for longer ago is
+   * dropped. It costs a round trip more, and such a subject takes requests only.
+   */
+  readonly freshMs?: number;
 }
 
 /** One subject, without wildcards: can be published to. */
@@ -91,6 +96,7 @@ const maxAddresses = 64;
 const maxAddressCharacters = 300;
 const maxHostCharacters = 255;
 const maxWordCharacters = 128;
+const cancelFreshMs = 2000;
 const minSecretBytes = 4;
 const maxSecretBytes = 256;
 
@@ -195,7 +201,8 @@ export interface MeshSubjects {
   /**
    * `cancel.<owner>`: the worker that got a CancelRequest asks the owner of its key to carry it out,
    * once per request of a client. Lost, or no answer: counted, logged and dropped; the client sees
-   * what it always sees, a closed connection, and may cancel again.
+   * what it always sees, a closed connection, and may cancel again. One that comes late, as when its
+   * owner was stopped for a while, is dropped: the client may run another query by then.
    */
   cancel(ownerId: number): Subject<CancelRequest, CancelReply>;
   /**
@@ -286,6 +293,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
       subject: cancelOf(checkedWorkerId(ownerId)),
       message: cancelPayload,
       reply: cancelReplyPayload,
+      freshMs: cancelFreshMs,
       wildcard: false,
     }),
     budgetReport: (workerId) =>

@@ -157,9 +157,9 @@ test("payloads that are refused are counted each and logged once a minute, witho
   const port = Number(new URL((await broker.start({ token })).url).port);
   const one = await bus(port);
   const asked: unknown[] = [];
-  one.subscribe(one.subjects.cancel(1), (request) => {
+  one.subscribe(one.subjects.budgetGone, (request) => {
     asked.push(request);
-    return { outcome: "sent" as const };
+    return {};
   });
   await one.roundTripMs();
   const raw = await RawNats.login(port, token);
@@ -167,16 +167,16 @@ test("payloads that are refused are counted each and logged once a minute, witho
   const secret = Buffer.from("hunter2!");
   const send = (payload: Uint8Array): Promise<void> =>
     raw.write(Buffer.concat([
-      Buffer.from(`PUB pgweir.m.cancel.1 ${payload.length}\r\n`),
+      Buffer.from(`PUB pgweir.m.budget.gone ${payload.length}\r\n`),
       payload,
       Buffer.from("\r\n"),
     ]));
-  for (let i = 0; i < 5; i += 1) await send(encode({ v: 2, processId: 1, secret, source: 1 }));
+  for (let i = 0; i < 5; i += 1) await send(encode({ v: 2, secret }));
   for (let i = 0; i < 4; i += 1) {
-    await send(encode({ v: 1, processId: "hunter2", secret, source: 1 }));
+    await send(encode({ v: 1, worker: "hunter2", incarnation: 1, secret }));
   }
   for (let i = 0; i < 3; i += 1) await send(Buffer.alloc(65_537, 104));
-  await send(encode({ v: 1, processId: 1, secret, source: 1 }));
+  await send(encode({ v: 1, worker: 1, incarnation: 1, secret }));
   await until("the good one", () => asked.length === 1);
   const { newerVersion, malformed, tooLarge, received } = one.counters;
   assert.equal({ newerVersion, malformed, tooLarge, received }, {
@@ -187,7 +187,10 @@ test("payloads that are refused are counted each and logged once a minute, witho
   });
   const dropped = lines.filter((line) => line.includes("bus payload dropped"));
   assert.is(dropped.length, 1);
-  assert.match(dropped[0] ?? "", /WARNING bus payload dropped kind=cancel reason=newer_version/);
+  assert.match(
+    dropped[0] ?? "",
+    /WARNING bus payload dropped kind="gone worker" reason=newer_version/,
+  );
   assert.not.match(lines.join(""), /hunter2/);
 });
 
@@ -198,16 +201,13 @@ test("request() rejects a reply of another shape or version", async () => {
   const one = await bus(port);
   const raw = await RawNats.login(port, token);
   opened.push(raw);
-  await raw.write("SUB pgweir.m.cancel.* 1\r\nPING\r\n");
+  await raw.write("SUB pgweir.m.store 1\r\nPING\r\n");
   await raw.expect(/PONG/);
-  for (const reply of [{ v: 2, outcome: "sent" }, { v: 1, outcome: "done" }]) {
+  const good = { revision: null, entries: [], more: false };
+  for (const reply of [{ v: 2, ...good }, { v: 1, ...good, revision: "1" }]) {
     raw.forget();
-    const answer = one.request(
-      one.subjects.cancel(1),
-      { processId: 1, secret: new Uint8Array(4), source: 2 },
-      5000,
-    );
-    const inbox = /cancel\.1 1 (\S+) /.exec(await raw.expect(/cancel\.1 1 \S+ \d+\r\n/))?.[1];
+    const answer = one.request(one.subjects.store, { op: "get", key: "a" }, 5000);
+    const inbox = /store 1 (\S+) /.exec(await raw.expect(/store 1 \S+ \d+\r\n/))?.[1];
     const bytes = Buffer.from(encode(reply));
     await raw.write(Buffer.concat([
       Buffer.from(`PUB ${inbox} ${bytes.length}\r\n`),
@@ -219,6 +219,68 @@ test("request() rejects a reply of another shape or version", async () => {
   assert.is(one.counters.newerVersion, 1);
   assert.is(one.counters.malformed, 1);
   assert.is(one.counters.requestErrors, 2);
+});
+
+test("a request that does harm late is dropped unless it shows a ticket of a moment ago", async () => {
+  // A worker that was stopped for a while found a cancel request in its socket, and cancelled what
+  // its client was running by then.
+  const broker = new EmbeddedBus();
+  opened.push(broker);
+  const port = Number(new URL((await broker.start({ token })).url).port);
+  const one = await bus(port);
+  let asked = 0;
+  one.subscribe(one.subjects.cancel(1), () => {
+    asked += 1;
+    return { outcome: "sent" as const };
+  });
+  await one.roundTripMs();
+  const raw = await RawNats.login(port, token, { headers: true });
+  opened.push(raw);
+  await raw.write("SUB answers 1\r\nPUB pgweir.m.cancel.1 answers 0\r\n\r\n");
+  const ticket =
+    /answers 1 \d+\r\n(\S+)\r\n/.exec(await raw.expect(/answers 1 \d+\r\n\S+\r\n/))?.[1] ??
+      "";
+  const [id, at] = ticket.split(".");
+  const request = Buffer.from(
+    encode({ v: 1, processId: 1, secret: new Uint8Array(4), source: 1 }),
+  );
+  const send = async (shown: string): Promise<void> => {
+    const head = Buffer.from(`NATS/1.0\r\nPgweir-Ticket: ${shown}\r\n\r\n`);
+    const sizes = `${head.length} ${head.length + request.length}`;
+    await raw.write(Buffer.concat([
+      Buffer.from(`HPUB pgweir.m.cancel.1 ${sizes}\r\n`),
+      head,
+      request,
+      Buffer.from("\r\n"),
+    ]));
+  };
+  await send(`${id}.${Number(at) - 60_000}`);
+  await send(`${"0".repeat(24)}.${at}`);
+  await send("");
+  await send(ticket);
+  await until("the fresh one", () => asked > 0);
+  assert.is(asked, 1);
+  assert.is(one.counters.stale, 3);
+  assert.match(lines.join(""), /bus payload dropped kind=cancel reason=stale/);
+});
+
+test("request() takes nothing for a ticket that is none", async () => {
+  const broker = new EmbeddedBus();
+  opened.push(broker);
+  const port = Number(new URL((await broker.start({ token })).url).port);
+  const one = await bus(port);
+  const raw = await RawNats.login(port, token);
+  opened.push(raw);
+  await raw.write("SUB pgweir.m.cancel.1 1\r\nPING\r\n");
+  await raw.expect(/PONG/);
+  const answer = codeOf(one.request(
+    one.subjects.cancel(1),
+    { processId: 1, secret: new Uint8Array(4), source: 2 },
+    5000,
+  ));
+  const inbox = /cancel\.1 1 (\S+) /.exec(await raw.expect(/cancel\.1 1 \S+ 0\r\n/))?.[1];
+  await raw.write(`PUB ${inbox} 7\r\na\r\nb: c\r\n`);
+  assert.is(await answer, "BAD_REPLY");
 });
 
 test("neither errors nor log lines tell a secret of the connection", async () => {

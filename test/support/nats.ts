@@ -1,8 +1,9 @@
-// A real nats-server on a random port of 127.0.0.1, with a token. It can be frozen, killed and started again
-// on the same port, which is how tests take the bus away and give it back.
+// A real nats-server on a random port of 127.0.0.1, with a token, or a cluster of them. Each can be frozen,
+// killed and started again on the same port, which is how tests take the bus away and give it back.
 
 import { join } from "node:path";
 import { connect } from "node:net";
+import { until } from "./harness.ts";
 import { ManagedProcess } from "./managed_process.ts";
 import { findProgram } from "./needs.ts";
 import { freePort, tempDir } from "./temp.ts";
@@ -112,4 +113,58 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
   const server = new NatsServer(options.port ?? await freePort(), token, options);
   await server.start();
   return server;
+}
+
+/** Servers with one JetStream among them. A member that is started again keeps its port and its store. */
+export class NatsCluster {
+  readonly members: readonly NatsServer[];
+
+  constructor(members: readonly NatsServer[]) {
+    this.members = members;
+  }
+
+  get urls(): string[] {
+    return this.members.map((member) => member.url);
+  }
+
+  get token(): string {
+    return this.members[0]!.token;
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.members.map((member) => member.stop()));
+  }
+}
+
+/** Starts a cluster and waits until its members have elected who leads JetStream. */
+export async function startNatsCluster(size: number): Promise<NatsCluster> {
+  const token = crypto.randomUUID();
+  const ports: number[] = [];
+  while (ports.length < size * 2) {
+    const port = await freePort();
+    if (!ports.includes(port)) ports.push(port);
+  }
+  const routes = ports.slice(size).map((port) => `nats://127.0.0.1:${port}`);
+  const members = routes.map((route, at) =>
+    new NatsServer(ports[at]!, token, {
+      jetstream: true,
+      extraArguments: [
+        ...["--name", `member-${at}`, "--cluster_name", "test"],
+        ...["--cluster", route, "--routes", routes.join(",")],
+      ],
+    })
+  );
+  const cluster = new NatsCluster(members);
+  try {
+    await Promise.all(members.map((member) => member.start()));
+    await until(
+      "JetStream of the cluster to have a leader",
+      () => members.some((member) => /JetStream cluster new.* leader/.test(member.log())),
+      30_000,
+    );
+  } catch (error) {
+    await cluster.stop();
+    throw error;
+  }
+  return cluster;
 }
