@@ -1,0 +1,56 @@
+// The keys of leaves: what a worker can hold slots of. Names are percent-encoded, so that a key says
+// exactly one thing whatever characters a name has, and a leaf has exactly one key.
+
+/** Longer keys are malformed. */
+export const LEAF_LENGTH_MAX = 1000;
+
+export type Leaf =
+  /** server connections of a database as a user (the one the server connections log in as) */
+  | { readonly kind: "pool"; readonly database: string; readonly user: string }
+  /** client connections: all of them, those to a database, those of a user */
+  | { readonly kind: "clients" }
+  | { readonly kind: "clients/db"; readonly database: string }
+  | { readonly kind: "clients/user"; readonly user: string };
+
+export const clientsLeaf = "clients";
+
+export function poolLeaf(database: string, user: string): string {
+  return `pool:${encodeName(database)}/${encodeName(user)}`;
+}
+
+export function clientsDbLeaf(database: string): string {
+  return `clients/db:${encodeName(database)}`;
+}
+
+export function clientsUserLeaf(user: string): string {
+  return `clients/user:${encodeName(user)}`;
+}
+
+/** What a key says; null when it is malformed, or another spelling of a leaf that has a key. */
+export function parseLeaf(key: string): Leaf | null {
+  if (key.length > LEAF_LENGTH_MAX) return null;
+  if (key === clientsLeaf) return { kind: "clients" };
+  const [, kind, first, second] = /^(pool|clients\/db|clients\/user):([^/]+)(?:\/([^/]+))?$/
+    .exec(key) ?? [];
+  if (kind === undefined || (kind === "pool") !== (second !== undefined)) return null;
+  const name = decodeName(first!);
+  if (name === null) return null;
+  if (kind === "clients/db") return { kind, database: name };
+  if (kind === "clients/user") return { kind, user: name };
+  const user = decodeName(second!);
+  return user === null ? null : { kind: "pool", database: name, user };
+}
+
+/** A name as it stands in a key. */
+export function encodeName(name: string): string {
+  return encodeURIComponent(name.toWellFormed());
+}
+
+function decodeName(text: string): string | null {
+  try {
+    const name = decodeURIComponent(text);
+    return encodeName(name) === text ? name : null;
+  } catch {
+    return null;
+  }
+}

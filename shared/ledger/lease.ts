@@ -1,0 +1,55 @@
+// One leaf as its worker sees it: what it may hold, what it holds, what it could use. Read on the data
+// plane for every connection it opens, so the numbers are plain fields. Only the lease table writes
+// `granted`, `floor`, `pending` and `ack`; only the owner writes `held`, `wanted` and `idleMs`, and calls
+// touch() when the coordinator should hear of it before the next full report.
+
+export class Lease {
+  readonly leaf: string;
+  /** slots in use in any state, opening and closing ones included: free only when the peer has closed */
+  held = 0;
+  /** slots there is a use for now, those in use included */
+  wanted = 0;
+  /** age of the oldest idle slot; 0 = none is idle */
+  idleMs = 0;
+  granted = 0;
+  floor = 0;
+  /** more is on its way; false with granted < wanted, once answered: the cap is exhausted */
+  pending = false;
+  /** grants of the promised epoch with this seq or a lower one do nothing any more */
+  ack = 0;
+  /** seq of the last report that carried this lease; 0 = none did */
+  lastReportSeq = 0;
+  /** highest report seq that the coordinator of the promised epoch has seen of this worker */
+  answeredSeq = 0;
+  readonly #dirty: Set<Lease>;
+
+  constructor(leaf: string, ack: number, dirty: Set<Lease>) {
+    this.leaf = leaf;
+    this.ack = ack;
+    this.#dirty = dirty;
+  }
+
+  /** May hold so many now; what is held beyond it is to be closed. */
+  get limit(): number {
+    return this.granted;
+  }
+
+  /** May open so many more now. */
+  get room(): number {
+    return this.held < this.granted ? this.granted - this.held : 0;
+  }
+
+  /** Nothing held, wanted or granted. */
+  get blank(): boolean {
+    return this.held === 0 && this.wanted === 0 && this.granted === 0;
+  }
+
+  /** The coordinator has seen the last report that carried this lease. */
+  get answered(): boolean {
+    return this.lastReportSeq > 0 && this.lastReportSeq <= this.answeredSeq;
+  }
+
+  touch(): void {
+    this.#dirty.add(this);
+  }
+}

@@ -1,0 +1,212 @@
+// The worker's side of the budget: which slots it may hold, what it reports, and what it gives up
+// when the coordinator is out of reach. Single-threaded, no input or output. Invariants:
+// - A number rises only by a grant of the promised epoch, newer than what last set that leaf, that
+//   answers a report sent less than a lease ago. So nothing delayed on its way for longer than that
+//   can raise anything, and a coordinator that has heard nothing for longer knows it.
+// - In contact means: a report sent less than a lease ago was answered. It counts from when the report
+//   was SENT, so the coordinator, which counts from when it arrived, judges silence later than we do.
+// - Out of contact a lease only falls, to what it holds but not below its floor. Nobody is thrown out.
+// - `ack` is a promise: grants of the epoch up to that seq do nothing for that leaf any more. A lease that
+//   is forgotten leaves its promise to all that are made later.
+
+import { Lease } from "./lease.ts";
+import type { Grant, LeafGrant, LeafReport, Report } from "./messages.ts";
+import { isCount, LEAVES_MAX } from "./messages.ts";
+
+/** Reports whose time of sending is known; more than a lease of them. */
+const SENT_MAX = 4096;
+/** Leases without contact after which a floor that is not in use is given up as well. */
+const FLOOR_LEASES = 20;
+
+export interface LeaseTableOptions {
+  readonly worker: number;
+  readonly incarnation: number;
+  readonly leaseMs: number;
+}
+
+export class LeaseTable {
+  readonly worker: number;
+  readonly incarnation: number;
+  /** may be changed: the configuration was read again */
+  leaseMs: number;
+  readonly #leases = new Map<string, Lease>();
+  readonly #dirty = new Set<Lease>();
+  /** reported, and no answer yet */
+  readonly #unanswered = new Set<Lease>();
+  /** when report seq was sent, at seq % SENT_MAX */
+  readonly #sentAt = new Float64Array(SENT_MAX).fill(-Infinity);
+  #seq = 0;
+  #contactAt = -Infinity;
+  #epoch = 0;
+  /** first report seq that carried the promise of the epoch */
+  #epochSeq = 1;
+  #promiseDue = false;
+  #answeredSeq = 0;
+  #forgottenAck = 0;
+
+  constructor({ worker, incarnation, leaseMs }: LeaseTableOptions) {
+    this.worker = worker;
+    this.incarnation = incarnation;
+    this.leaseMs = leaseMs;
+  }
+
+  /** When the newest report that was answered was sent; -Infinity: none was. */
+  get contactAt(): number {
+    return this.#contactAt;
+  }
+
+  /** Highest epoch seen. */
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /** The next report has something to say that the coordinator should hear soon. */
+  get reportDue(): boolean {
+    return this.#promiseDue || this.#dirty.size > 0;
+  }
+
+  /** No contact for a lease or longer. */
+  lapsed(now: number): boolean {
+    return now - this.#contactAt >= this.leaseMs;
+  }
+
+  leases(): Iterable<Lease> {
+    return this.#leases.values();
+  }
+
+  /** The lease of a leaf, made at its first use; the same object from then on. */
+  lease(leaf: string): Lease {
+    let lease = this.#leases.get(leaf);
+    if (lease === undefined) {
+      lease = new Lease(leaf, this.#forgottenAck, this.#dirty);
+      this.#leases.set(leaf, lease);
+    }
+    return lease;
+  }
+
+  /** Drops a lease that its owner will not use again; false: it is not all zero and answered yet. */
+  forget(leaf: string): boolean {
+    const lease = this.#leases.get(leaf);
+    if (lease === undefined) return true;
+    if (!lease.blank || this.#dirty.has(lease) || this.#unanswered.has(lease)) return false;
+    this.#forgottenAck = Math.max(this.#forgottenAck, lease.ack);
+    return this.#leases.delete(leaf);
+  }
+
+  /**
+   * Takes a grant; returns the leases whose numbers it set, and those whose last report it answers.
+   * None: it is for another incarnation, of an epoch that is over, or says nothing new.
+   */
+  onGrant(grant: Grant, now: number): readonly Lease[] {
+    if (grant.worker !== this.worker || grant.incarnation !== this.incarnation) return [];
+    if (!isCount(grant.epoch) || !isCount(grant.seq) || grant.epoch < this.#epoch) return [];
+    this.#promise(grant.epoch);
+    const sentAt = this.#sent(grant.report);
+    if (sentAt > this.#contactAt) this.#contactAt = sentAt;
+    const concerned = new Set<Lease>();
+    const fresh = now - sentAt < this.leaseMs;
+    for (const leafGrant of grant.leaves) {
+      if (!isCount(leafGrant.granted) || !isCount(leafGrant.floor)) continue;
+      const lease = this.lease(leafGrant.leaf);
+      if (grant.seq <= lease.ack) continue;
+      set(lease, leafGrant, grant.seq, fresh);
+      this.#dirty.add(lease);
+      concerned.add(lease);
+    }
+    this.#answer(grant.report, concerned);
+    this.expire(now);
+    return [...concerned];
+  }
+
+  /** A leader announced itself; true = its epoch is new to us, and a full report is due now. */
+  onLeader(epoch: number, _now: number): boolean {
+    if (isCount(epoch)) this.#promise(epoch);
+    return this.#promiseDue;
+  }
+
+  /**
+   * What to send now. `full`: all leases that are not all zero, and at least one report; else those
+   * touched since their last report, none if none was. The first after a new epoch is always full.
+   */
+  reports(now: number, full: boolean): Report[] {
+    const all = full || this.#promiseDue;
+    const chosen = [...this.#dirty];
+    if (all) {
+      for (const lease of this.#leases.values()) {
+        if (!lease.blank && !this.#dirty.has(lease)) chosen.push(lease);
+      }
+    }
+    if (this.#promiseDue) this.#epochSeq = this.#seq + 1;
+    this.#promiseDue = false;
+    this.#dirty.clear();
+    const reports: Report[] = [];
+    for (let at = 0; at < chosen.length || (all && at === 0); at += LEAVES_MAX) {
+      reports.push(this.#report(chosen.slice(at, at + LEAVES_MAX), now));
+    }
+    return reports;
+  }
+
+  /** Gives up what may not be kept without contact. Call it before opening and about 10 times a second. */
+  expire(now: number): void {
+    const silentMs = now - this.#contactAt;
+    if (silentMs < this.leaseMs) return;
+    const floorsEnd = silentMs >= FLOOR_LEASES * this.leaseMs;
+    for (const lease of this.#leases.values()) {
+      if (floorsEnd && lease.held === 0) lease.floor = 0;
+      const kept = Math.max(lease.floor, lease.held);
+      if (lease.granted > kept) {
+        lease.granted = kept;
+        this.#dirty.add(lease);
+      }
+    }
+  }
+
+  #promise(epoch: number): void {
+    if (epoch <= this.#epoch) return;
+    this.#epoch = epoch;
+    this.#promiseDue = true;
+    this.#epochSeq = this.#seq + 1;
+    this.#forgottenAck = 0;
+    for (const lease of this.#leases.values()) lease.ack = 0;
+  }
+
+  #report(leases: readonly Lease[], now: number): Report {
+    const seq = ++this.#seq;
+    this.#sentAt[seq % SENT_MAX] = now;
+    const leaves = leases.map((lease): LeafReport => {
+      lease.lastReportSeq = seq;
+      this.#unanswered.add(lease);
+      const { leaf, held, wanted, granted, ack } = lease;
+      return { leaf, held, wanted, granted, ack, idleMs: Math.max(0, Math.floor(lease.idleMs)) };
+    });
+    const { worker, incarnation } = this;
+    return { worker, incarnation, epoch: this.#epoch, seq, leaves };
+  }
+
+  /** When a report was sent; -Infinity: too long ago to know, or never. */
+  #sent(seq: number): number {
+    if (!isCount(seq) || seq > this.#seq || seq <= this.#seq - SENT_MAX) return -Infinity;
+    return this.#sentAt[seq % SENT_MAX]!;
+  }
+
+  #answer(seq: number, concerned: Set<Lease>): void {
+    // A report from before the promise was seen, but its leaves were not read: that is no answer.
+    if (!isCount(seq) || seq > this.#seq || seq < this.#epochSeq) return;
+    if (this.#promiseDue || seq <= this.#answeredSeq) return;
+    this.#answeredSeq = seq;
+    for (const lease of this.#unanswered) {
+      lease.answeredSeq = seq;
+      if (lease.lastReportSeq > seq) continue;
+      this.#unanswered.delete(lease);
+      concerned.add(lease);
+    }
+  }
+}
+
+/** A grant that is not fresh may come after the coordinator gave up on us: it only takes. */
+function set(lease: Lease, { granted, floor, pending }: LeafGrant, ack: number, fresh: boolean) {
+  lease.ack = ack;
+  lease.pending = pending;
+  lease.granted = fresh ? granted : Math.min(lease.granted, granted);
+  lease.floor = Math.min(fresh ? floor : Math.min(lease.floor, floor), lease.granted);
+}

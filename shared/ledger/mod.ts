@@ -1,0 +1,30 @@
+// Door of shared/ledger: who may hold how many slots. The coordinator keeps a Ledger, each worker a
+// LeaseTable; leaves and rules say what is counted. Pure: no input or output, and no clock, so that
+// every caller passes `now` in milliseconds of a clock of its own that only goes forward.
+
+export { leafRules } from "./accounts.ts";
+export type { AccountRule, LeafRule, LeafRules, Part } from "./accounts.ts";
+export {
+  clientsDbLeaf,
+  clientsLeaf,
+  clientsUserLeaf,
+  LEAF_LENGTH_MAX,
+  parseLeaf,
+  poolLeaf,
+} from "./leaf.ts";
+export type { Leaf } from "./leaf.ts";
+export { LeaseTable } from "./lease_table.ts";
+export type { Lease } from "./lease.ts";
+export { Ledger } from "./ledger.ts";
+export type { AccountView, LedgerOptions, WorkerView } from "./ledger.ts";
+export { LEAVES_MAX } from "./messages.ts";
+export type {
+  Charge,
+  Charges,
+  Decision,
+  Grant,
+  LeafGrant,
+  LeafReport,
+  Report,
+  Saving,
+} from "./messages.ts";
