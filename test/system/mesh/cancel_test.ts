@@ -198,4 +198,47 @@ tests("a host that is cut off goes on alone, and is one of the mesh again afterw
   }
 });
 
+// A cancel for a host that was cut off was kept on the way, and ended another query of the same client when the way
+// was open again, long after the connection it came by had been closed.
+tests("a cancel that was given up has no effect when the way is open again", async () => {
+  const here = await clientsOf(north, 1);
+  for (const client of here) sleep(client);
+  await sleeping(here.length);
+  network.cutBetween(north.host, south.host);
+  network.cutBetween(north.host, west.host);
+  // Several from each of the others, so that all their workers try.
+  const lost = [south, west, south, west, south, west].flatMap((host) =>
+    here.map((client) => cancelAt(host, client))
+  );
+  assert.equal([...new Set(await Promise.all(lost))], [""]);
+  for (const client of here) {
+    await cancelled(north, client);
+    sleep(client);
+  }
+  await sleeping(here.length);
+  const probe = await north.login();
+  sleep(probe);
+  network.healAll();
+  // What was kept on the way comes before what is sent now.
+  await Promise.all([south, west].map((host) =>
+    until(
+      "a cancel from another host to get through",
+      async () => {
+        await Promise.all([1, 2, 3].map(() => cancelAt(host, probe)));
+        if (probe.unread === 0) return false;
+        assert.is(await probe.replies(), CANCELLED);
+        sleep(probe);
+        return true;
+      },
+      60_000,
+      50,
+    )
+  ));
+  for (const client of here) {
+    await client.readNothingFor(500);
+    await cancelled(south, client);
+  }
+  for (const client of [...here, probe]) client.close();
+});
+
 tests.run();
