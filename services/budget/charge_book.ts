@@ -38,18 +38,26 @@ interface Entry {
   readonly key: string;
   /** null: not in the store, as far as we know. */
   revision: number | null;
+  /** None: nothing to keep, so the key goes. */
   charges: Charges;
   place: Place | null;
   gone: boolean;
-  /** To be taken out of the store. */
-  removed: boolean;
-  /** Differs from what was written last. */
-  dirty: boolean;
+  /** Rises with each change of the above. */
+  version: number;
+  /** Of what is in the store. */
+  savedVersion: number;
   running: boolean;
-  grants: (() => void)[];
-  /** Others that wait for the next write; told whether it was done. */
-  waiting: ((saved: boolean) => void)[];
+  grants: Waiting<() => void>[];
+  waiting: Waiting<(saved: boolean) => void>[];
 }
+
+/** What is done once a version is saved. */
+interface Waiting<F> {
+  readonly version: number;
+  readonly run: F;
+}
+
+const none: Charges = new Map();
 
 /** Grants that wait for one worker's save; the ledger repeats those that are dropped. */
 const maxWaitingGrants = 64;
@@ -89,7 +97,15 @@ export class ChargeBook {
     return this.#entries.has(chargesKey(worker, incarnation));
   }
 
-  /** Saves a worker's charges, all of them, unless null; calls `send` when all saved so far is. */
+  /** What is charged, saved or about to be. */
+  chargesOf(worker: number, incarnation: number): Charges {
+    return this.#entries.get(chargesKey(worker, incarnation))?.charges ?? none;
+  }
+
+  /**
+   * Saves a worker's charges, all of them, unless null; calls `send` when all saved so far is. Without
+   * `send` the charges fell, maybe below what a grant gives that still waits: that one is dropped.
+   */
   post(
     worker: number,
     incarnation: number,
@@ -98,15 +114,16 @@ export class ChargeBook {
   ): void {
     const known = this.#entries.get(chargesKey(worker, incarnation));
     // Nothing to save, nothing saved: an empty answer to one who holds nothing.
-    if (known === undefined && charges === null) return send?.();
+    if (known === undefined && (charges ?? none).size === 0) return send?.();
     const entry = known ?? this.#add(worker, incarnation);
     if (charges !== null) {
       entry.charges = charges;
-      entry.dirty = true;
+      entry.version += 1;
     }
-    if (send !== null) {
-      if (!entry.dirty && !entry.running) return send();
-      entry.grants.push(send);
+    if (send === null) entry.grants = [];
+    else if (entry.version === entry.savedVersion) return send();
+    else {
+      entry.grants.push({ version: entry.version, run: send });
       if (entry.grants.length > maxWaitingGrants) entry.grants.shift();
     }
     this.#start(entry);
@@ -119,27 +136,25 @@ export class ChargeBook {
     if (entry === undefined) return await this.#confirmed();
     if (!entry.gone) {
       entry.gone = true;
-      entry.dirty = true;
+      entry.version += 1;
     }
-    const saved = new Promise<boolean>((resolve) => entry.waiting.push(resolve));
+    if (entry.version === entry.savedVersion) return await this.#confirmed();
+    const { version } = entry;
+    const saved = new Promise<boolean>((run) => entry.waiting.push({ version, run }));
     this.#start(entry);
     return await saved;
   }
 
   /** Takes a worker's charges out of the store. */
   remove(worker: number, incarnation: number): void {
-    const entry = this.#entries.get(chargesKey(worker, incarnation));
-    if (entry === undefined) return;
-    entry.removed = true;
-    entry.dirty = true;
-    this.#start(entry);
+    this.post(worker, incarnation, none, null);
   }
 
   /** Writes and sends nothing more. */
   close(): void {
     this.#closed = true;
-    for (const entry of this.#entries.values()) {
-      for (const done of entry.waiting.splice(0)) done(false);
+    for (const { waiting } of this.#entries.values()) {
+      for (const { run } of waiting.splice(0)) run(false);
     }
   }
 
@@ -149,11 +164,11 @@ export class ChargeBook {
       incarnation,
       key: chargesKey(worker, incarnation),
       revision: null,
-      charges: new Map(),
+      charges: none,
       place: null,
       gone: false,
-      removed: false,
-      dirty: false,
+      version: 0,
+      savedVersion: 0,
       running: false,
       grants: [],
       waiting: [],
@@ -171,27 +186,17 @@ export class ChargeBook {
   }
 
   async #run(entry: Entry): Promise<void> {
-    while (entry.dirty || entry.grants.length + entry.waiting.length > 0) {
-      const grants = entry.grants.splice(0);
-      const waiting = entry.waiting.splice(0);
-      let saved = true;
-      if (entry.dirty) {
-        entry.dirty = false;
-        saved = entry.removed ? await this.#take(entry) : await this.#save(entry);
-      }
-      for (const done of waiting) done(saved && !this.#closed);
+    while (entry.version !== entry.savedVersion) {
+      const { version } = entry;
+      const saved = entry.charges.size === 0 ? await this.#take(entry) : await this.#save(entry);
       if (this.#closed) return;
-      if (!saved) {
-        // Cannot be written: tried again with the next change, and nothing is granted before.
-        entry.dirty = true;
-        return;
-      }
-      for (const send of grants) send();
-      if (entry.removed && !entry.dirty) {
-        this.#entries.delete(entry.key);
-        return;
-      }
+      // Cannot be written: tried again with the next change, and nothing is granted before.
+      if (!saved) return;
+      entry.savedVersion = version;
+      for (const { run } of takeUpTo(entry.waiting, version)) run(true);
+      for (const { run } of takeUpTo(entry.grants, version)) run();
     }
+    if (entry.charges.size === 0) this.#entries.delete(entry.key);
   }
 
   /** Returns when it is saved (true), the book closed, or the value is one that no store takes. */
@@ -218,19 +223,21 @@ export class ChargeBook {
   async #take(entry: Entry): Promise<boolean> {
     while (!this.#closed && entry.revision !== null) {
       try {
-        if (await this.#options.store.remove(entry.key, entry.revision)) return true;
+        if (await this.#options.store.remove(entry.key, entry.revision)) break;
       } catch (error) {
         await this.#trouble(error);
       }
       const found = await this.#ask((store) => store.get(entry.key));
       if (found === undefined) return false;
-      if (found === null) return true;
+      if (found === null) break;
       if (this.#writeOf(entry.key, found) === null) {
         this.#conflict(`remove "${entry.key}"`);
         return false;
       }
+      if (found.revision === entry.revision) await this.#options.pause();
       entry.revision = found.revision;
     }
+    entry.revision = null;
     return true;
   }
 
@@ -254,8 +261,10 @@ export class ChargeBook {
   async #look(entry: Entry, write: number): Promise<boolean> {
     const found = await this.#ask((store) => store.get(entry.key));
     if (found === undefined) return false;
-    if (found === null && entry.revision === null) return false;
-    if (found !== null && found.revision === entry.revision) return false;
+    if ((found?.revision ?? null) === entry.revision) {
+      await this.#options.pause();
+      return false;
+    }
     const writer = found === null ? null : this.#writeOf(entry.key, found);
     if (found === null || writer === null) {
       this.#conflict(`save "${entry.key}"`);
@@ -288,6 +297,7 @@ export class ChargeBook {
       Object.assign(entry, { charges: saved.charges, place: saved.place, gone: saved.gone });
       entry.revision = current.revision;
       const revision = await this.#write(entry, this.#encode(entry, ++this.#writes));
+      if (this.#closed) break;
       if (typeof revision === "number") {
         entry.revision = revision;
         return saved;
@@ -339,4 +349,10 @@ export class ChargeBook {
     this.#options.onConflict(what);
     this.close();
   }
+}
+
+/** Takes out what waits for this version or one before. */
+function takeUpTo<F>(waiting: Waiting<F>[], version: number): Waiting<F>[] {
+  const later = waiting.findIndex((entry) => entry.version > version);
+  return waiting.splice(0, later < 0 ? waiting.length : later);
 }

@@ -137,6 +137,11 @@ export class Election {
     this.#depose(`a worker follows epoch ${epoch}`);
   }
 
+  /** Ends the term, to stand again at once; whoever leads by then is followed. */
+  stepDown(reason: string): void {
+    this.#depose(reason);
+  }
+
   /** Gives the term up for good, so that another takes over at once. Never rejects. */
   async resign(): Promise<void> {
     this.#closed = true;

@@ -1,0 +1,179 @@
+// What PostgreSQL shows of the workers that have fallen silent: how many of their server connections are
+// still there. Asks every server of [databases] that matters, at all of its addresses.
+// Counted for a worker are the backends it named itself, and those nobody names that it may have opened
+// after it spoke last: too many rather than too few. What cannot be asked is not counted at all: unknown.
+
+import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
+import {
+  type BudgetAuth,
+  type Config,
+  type DatabaseConfig,
+  lookupDatabase,
+} from "../../shared/config/mod.ts";
+import { parseLeaf } from "../../shared/ledger/mod.ts";
+import { addressText, type Login, queryOnce, type ServerAddress } from "./query_client.ts";
+
+/** A backend as pg_stat_activity shows it. */
+export interface ShownBackend {
+  readonly pid: number;
+  readonly database: string;
+  readonly user: string;
+  /** Since it was started; null: this login may not see it. */
+  readonly ageMs: number | null;
+}
+
+/** Who is asked about. Times are ages, in milliseconds. */
+export interface Suspect {
+  /** Leaves it is charged for. */
+  readonly leaves: Iterable<string>;
+  /** The backends it named last. */
+  readonly pids: ReadonlyMap<string, ReadonlySet<number>>;
+  /** Since it named them; Infinity: it never did. */
+  readonly namedAgoMs: number;
+  /** Since it last was in contact. */
+  readonly heardAgoMs: number;
+}
+
+export interface LeafCount {
+  /** Backends shown that the suspect named. */
+  readonly named: number;
+  /** Backends shown that nobody named, and that may be the suspect's. */
+  readonly unnamed: number;
+}
+
+/** The backends of one server, or why they are not known. */
+export type Answer = readonly ShownBackend[] | Error;
+/** By database of the configuration: the answers of all addresses of its servers. */
+export type Answers = ReadonlyMap<string, readonly Answer[]>;
+/** Process ids that workers in contact name as theirs, by the group they are of. */
+export type NamedBackends = ReadonlyMap<string, ReadonlySet<number>>;
+
+const timeoutMs = 4000;
+/** Between what was opened and its naming, and between the clocks of one machine. */
+const marginMs = 2000;
+
+// A login without pg_monitor sees the type and the start of its own sessions only.
+const sql = "SELECT pid, datname, usename, " +
+  "(extract(epoch FROM clock_timestamp() - backend_start) * 1000)::bigint " +
+  "FROM pg_catalog.pg_stat_activity " +
+  "WHERE datname IS NOT NULL AND usename IS NOT NULL " +
+  "AND coalesce(backend_type, 'client backend') = 'client backend' " +
+  "AND pid <> pg_catalog.pg_backend_pid()";
+
+/**
+ * Backends that a pool leaf may have: those of one database and one user on the server. Two entries of
+ * [databases] may lead to the same. null: no leaf of a pool, or its database is not configured.
+ */
+export function groupOf(config: Config, leaf: string): string | null {
+  const parsed = parseLeaf(leaf);
+  if (parsed === null || parsed.kind !== "pool") return null;
+  const database = lookupDatabase(config, parsed.database);
+  return database === null ? null : `${database.dbname}/${parsed.user}`;
+}
+
+/** One look at all the servers of some databases. */
+export class BackendView {
+  readonly #config: Config;
+  readonly #answers: Answers;
+  readonly #named: NamedBackends;
+
+  constructor(config: Config, answers: Answers, named: NamedBackends) {
+    this.#config = config;
+    this.#answers = answers;
+    this.#named = named;
+  }
+
+  /** What is shown of a suspect, by pool leaf; a leaf that is missing is not known. */
+  count(suspect: Suspect, leaseMs: number): Map<string, LeafCount> {
+    const counts = new Map<string, LeafCount>();
+    for (const leaf of suspect.leaves) {
+      const parsed = parseLeaf(leaf);
+      if (parsed === null || parsed.kind !== "pool") continue;
+      const group = groupOf(this.#config, leaf);
+      const answers = this.#answers.get(parsed.database) ?? [];
+      if (group === null || answers.length === 0) continue;
+      if (answers.some((answer) => answer instanceof Error)) continue;
+      const own = suspect.pids.get(leaf);
+      const others = this.#named.get(group);
+      let named = 0;
+      let unnamed = 0;
+      for (const backend of (answers as readonly (readonly ShownBackend[])[]).flat()) {
+        if (`${backend.database}/${backend.user}` !== group) continue;
+        if (own?.has(backend.pid) === true) named += 1;
+        else if (others?.has(backend.pid) !== true && mayHaveOpened(suspect, backend, leaseMs)) {
+          unnamed += 1;
+        }
+      }
+      counts.set(leaf, { named, unnamed });
+    }
+    return counts;
+  }
+}
+
+/** Opened after it named its backends, and before it was bound to its floor. */
+function mayHaveOpened(suspect: Suspect, { ageMs }: ShownBackend, leaseMs: number): boolean {
+  if (ageMs === null) return true;
+  return ageMs <= suspect.namedAgoMs + marginMs &&
+    ageMs >= suspect.heardAgoMs - leaseMs - marginMs;
+}
+
+/** Asks the servers of these databases. `report` is told of each that gave no answer. */
+export async function lookAtBackends(
+  config: Config,
+  auth: BudgetAuth,
+  databases: Iterable<string>,
+  report: (error: Error) => void,
+): Promise<Answers> {
+  const asked = new Map<string, Promise<Answer>>();
+  const ask = (address: ServerAddress, database: DatabaseConfig): Promise<Answer> => {
+    const key = addressText(address);
+    const known = asked.get(key);
+    if (known !== undefined) return known;
+    const { user, password, dbname } = auth;
+    const login = { user, password, database: dbname ?? database.dbname };
+    const answer = askServer(address, login).catch((error: Error) => {
+      report(error);
+      return error;
+    });
+    asked.set(key, answer);
+    return answer;
+  };
+  const answers = new Map<string, readonly Answer[]>();
+  await Promise.all([...databases].map(async (name) => {
+    const database = lookupDatabase(config, name);
+    if (database === null) return;
+    try {
+      const addresses = (await Promise.all(database.hosts.map((host) =>
+        addressesOf(host, database.port)
+      ))).flat();
+      answers.set(name, await Promise.all(addresses.map((address) => ask(address, database))));
+    } catch (error) {
+      report(error as Error);
+    }
+  }));
+  return answers;
+}
+
+async function addressesOf(host: string, port: number): Promise<ServerAddress[]> {
+  if (host.startsWith("/") || host.startsWith("@")) {
+    return [{ host: `${host}/.s.PGSQL.${port}`, port: 0 }];
+  }
+  if (isIP(host) !== 0) return [{ host, port }];
+  try {
+    return (await lookup(host, { all: true })).map(({ address }) => ({ host: address, port }));
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code ?? "failed";
+    throw new Error(`resolve "${host}": ${reason}`);
+  }
+}
+
+async function askServer(address: ServerAddress, login: Login): Promise<ShownBackend[]> {
+  const rows = await queryOnce(address, login, sql, timeoutMs);
+  return rows.map(([pid, database, user, age]) => ({
+    pid: Number(pid),
+    database: database ?? "",
+    user: user ?? "",
+    ageMs: age === null || age === undefined ? null : Number(age),
+  }));
+}

@@ -1,0 +1,113 @@
+// `pgweir budget`: reads the file and the seat, runs a coordinator until it is told to stop. It composes;
+// see coordinator.ts.
+
+import { randomBytes } from "node:crypto";
+import process from "node:process";
+import { type BusAddress, BusError, busOptions } from "../../shared/bus/mod.ts";
+import { type Config, loadConfig, problemText } from "../../shared/config/mod.ts";
+import { setProcessName } from "../../shared/sys/mod.ts";
+import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
+import { Coordinator } from "./coordinator.ts";
+import { type BudgetSeat, parseBudgetSeat } from "./seat.ts";
+
+const watchSupervisorMs = 500;
+
+/** Runs a coordinator; returns the exit code. */
+export async function runBudget(configPath: string | null): Promise<number> {
+  if (configPath === null) {
+    return fail(["start budget coordinator: no file is given, wanted pgweir budget file.ini"]);
+  }
+  const seat = seatFromEnvironment();
+  const { config, problems } = loadConfig(configPath);
+  const failures = problems.map(problemText);
+  if (typeof seat === "string") failures.unshift(seat);
+  if (config === null || typeof seat === "string") return fail(failures);
+  const address = addressOf(config, seat);
+  if (typeof address === "string") return fail([address]);
+  const logger = createLogger({
+    component: "budget",
+    level: config.settings.verbose > 0 ? "debug" : "info",
+    format: config.settings.logFormat,
+  });
+  setProcessName("pgweir budget");
+  const embedded = seat?.embedded != null;
+  const coordinator = new Coordinator({ config, bus: address, embedded, logger });
+  const stopped = untilStopped(seat, logger, () => reload(configPath, coordinator, logger));
+  const started = coordinator.start().catch((error) => {
+    // Before anything was asked: what the file says of the bus cannot be used.
+    if (!(error instanceof BusError)) throw error;
+    logger.fatal(`start budget coordinator: ${error.message}`);
+    return "failed" as const;
+  });
+  const first = await Promise.race([stopped, started.then((end) => end ?? stopped)]);
+  await coordinator.close();
+  return first === "failed" ? 1 : 0;
+}
+
+function fail(failures: readonly string[]): number {
+  for (const failure of failures) process.stderr.write(`pgweir: ${failure}\n`);
+  return 1;
+}
+
+/** The seat that the environment names, null if none; a text says what is wrong with it. */
+function seatFromEnvironment(): BudgetSeat | null | string {
+  const text = process.env.PGWEIR_BUDGET ?? "";
+  return text === "" ? null : parseBudgetSeat(text);
+}
+
+/** How to reach the bus; a text says why there is none. */
+function addressOf(config: Config, seat: BudgetSeat | null): BusAddress | string {
+  // Unique for ever: the name of a leader tells its terms from those of others.
+  const name = seat?.name ?? `budget-${randomBytes(6).toString("hex")}`;
+  if (seat?.embedded != null) return { ...seat.embedded, name, mesh: seat.mesh };
+  if (config.settings.busUrl.length === 0) {
+    return `start budget coordinator: bus_url is not set in "${config.path}", wanted the nats-servers ` +
+      "of the mesh; a host without them has its coordinator from pgweir up";
+  }
+  try {
+    return { ...busOptions(config.settings), name };
+  } catch (error) {
+    if (!(error instanceof BusError)) throw error;
+    return `start budget coordinator: ${error.message}`;
+  }
+}
+
+/** Resolves when somebody wants an end of it. */
+function untilStopped(
+  seat: BudgetSeat | null,
+  logger: Logger,
+  onReload: () => void,
+): Promise<"stopped"> {
+  return new Promise((resolve) => {
+    for (const name of ["SIGTERM", "SIGINT"] as const) {
+      process.on(name, () => {
+        logger.info(`got ${name}, stopping`);
+        resolve("stopped");
+      });
+    }
+    // At once, without a word to anybody: the others wait for the end of the term.
+    process.on("SIGQUIT", () => process.exit(0));
+    process.on("SIGHUP", onReload);
+    if (seat === null) return;
+    setInterval(() => {
+      if (process.ppid === seat.supervisorPid) return;
+      logger.warning("supervisor is gone, stopping");
+      resolve("stopped");
+    }, watchSupervisorMs);
+  });
+}
+
+/** A file with problems changes nothing. */
+function reload(path: string, coordinator: Coordinator, logger: Logger): void {
+  const { config, problems } = loadConfig(path);
+  if (config === null) {
+    for (const problem of problems) logger.error(`reload: ${problemText(problem)}`);
+    logger.error("reload: the file has problems, nothing is changed", {
+      problems: problems.length,
+    });
+    return;
+  }
+  logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
+  coordinator.setConfig(config);
+  logger.info("configuration reloaded", { file: path });
+}

@@ -1,0 +1,188 @@
+// One term of one leader: takes the saved charges over, then turns reports into grants until the term is
+// over. What is decided is the ledger's; here is when, by what message, and what is saved before.
+// Invariants: a grant is sent only while the term is known to last and after its charge was saved; a
+// goodbye is answered only once it is noted in the store; after close() nothing is written or sent.
+
+import { setTimeout as delay } from "node:timers/promises";
+import type { Bus, Report, Store } from "../../shared/bus/mod.ts";
+import type { Config } from "../../shared/config/mod.ts";
+import { leafRules, Ledger } from "../../shared/ledger/mod.ts";
+import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
+import { ChargeBook } from "./charge_book.ts";
+import { Departures } from "./departures.ts";
+import type { Sightings } from "./sightings.ts";
+import { WorkerWatch } from "./worker_watch.ts";
+
+export interface TermOptions {
+  readonly epoch: number;
+  /** Of this coordinator. */
+  readonly name: string;
+  readonly bus: Bus;
+  readonly store: Store;
+  readonly config: Config;
+  /** Workers use their slots so long without contact. */
+  readonly leaseMs: number;
+  readonly sightings: Sightings;
+  readonly clock: () => number;
+  readonly logger: Logger;
+  /** Whether grants may be sent now. */
+  readonly isLeading: () => boolean;
+  readonly confirm: () => Promise<boolean>;
+  /** A worker listens to no epoch lower than this. */
+  readonly promised: (epoch: number) => void;
+  /** The store shows that another leads. */
+  readonly onConflict: () => void;
+}
+
+/** What there is once the saved charges are taken over. */
+interface Office {
+  readonly ledger: Ledger;
+  readonly departures: Departures;
+}
+
+/** From a report until grants are decided: reports that come together are decided together. */
+const gatherMs = 10;
+const decideMs = 250;
+const announceMs = 1000;
+/** A worker that says nothing for so long is silent, long before its lease is over. */
+const silentMs = 3000;
+const pauseMs = 250;
+const reportMs = 60_000;
+
+export class Term {
+  readonly #options: TermOptions;
+  readonly #book: ChargeBook;
+  readonly #watch: WorkerWatch;
+  readonly #reportTrouble = onceEvery(reportMs);
+  readonly #timers: ReturnType<typeof setInterval>[] = [];
+  readonly #unsubscribe: (() => void)[] = [];
+  #config: Config;
+  #office: Office | null = null;
+  #soon: ReturnType<typeof setTimeout> | null = null;
+  #closed = false;
+
+  constructor(options: TermOptions) {
+    const { logger, sightings } = options;
+    this.#options = options;
+    this.#config = options.config;
+    this.#watch = new WorkerWatch(logger);
+    this.#book = new ChargeBook({
+      store: options.store,
+      epoch: options.epoch,
+      name: options.name,
+      confirm: options.confirm,
+      placeOf: (worker, incarnation) => sightings.placeOf(worker, incarnation),
+      onConflict: (what) => {
+        logger.warning(`${what}: somebody else wrote it, so another coordinator leads`);
+        options.onConflict();
+      },
+      onTrouble: (error) =>
+        this.#reportTrouble((suppressed) =>
+          logger.warning(`save charges: ${error.message}; trying again`, { suppressed })
+        ),
+      pause: () => delay(pauseMs),
+    });
+  }
+
+  /** Takes over, then serves; returns when it does, or when the term ended before. */
+  async start(): Promise<void> {
+    const { bus, epoch, leaseMs, clock, sightings, logger } = this.#options;
+    const { saved, unreadable } = await this.#book.restore();
+    if (this.#closed) return;
+    for (const key of unreadable) {
+      logger.error(`read saved charges "${key}": not in a form known here, left alone`);
+    }
+    const now = clock();
+    const rules = leafRules(this.#config);
+    const ledger = new Ledger({ epoch, rules, leaseMs, silentMs, now });
+    const parts = { ledger, book: this.#book, sightings, leaseMs, clock, logger };
+    const departures = new Departures(parts, this.#config);
+    for (const { worker, incarnation, charges, place, gone } of saved) {
+      if (place !== null && sightings.placeOf(worker, incarnation) === null) {
+        sightings.setPlace(worker, incarnation, place);
+      }
+      ledger.restore(worker, incarnation, charges, now);
+      if (gone) departures.resume(worker, incarnation);
+    }
+    const office = { ledger, departures };
+    this.#office = office;
+    logger.info("budget coordinator leads", { epoch, workers: saved.length });
+    this.#unsubscribe.push(
+      bus.subscribe(bus.subjects.allBudgetReports, (report) => this.#onReport(office, report)),
+      bus.subscribe(bus.subjects.budgetGone, async ({ worker, incarnation }) => {
+        if (await departures.note(worker, incarnation, "its supervisor said so")) return {};
+        throw new Error(`note the end of worker ${worker}: the term ended first`);
+      }),
+    );
+    this.#timers.push(
+      setInterval(() => this.announce(), announceMs),
+      setInterval(() => this.#tick(office), decideMs),
+    );
+    this.announce();
+  }
+
+  /** Says who leads. */
+  announce(): void {
+    const { bus, epoch, name, isLeading } = this.#options;
+    if (this.#office === null || !isLeading()) return;
+    bus.publish(bus.subjects.budgetLeader, { epoch, name });
+  }
+
+  isCharged(worker: number, incarnation: number): boolean {
+    return this.#book.has(worker, incarnation);
+  }
+
+  setConfig(config: Config): void {
+    this.#config = config;
+    this.#office?.ledger.setRules(leafRules(config), this.#options.clock());
+    this.#office?.departures.setConfig(config);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#book.close();
+    this.#office?.departures.close();
+    for (const timer of this.#timers) clearInterval(timer);
+    if (this.#soon !== null) clearTimeout(this.#soon);
+    for (const stop of this.#unsubscribe) stop();
+  }
+
+  #onReport(office: Office, report: Report): void {
+    // What a process said before it ended may arrive after its end was noted.
+    if (this.#closed || office.departures.has(report)) return;
+    this.#options.promised(report.epoch);
+    if (this.#closed) return;
+    office.ledger.report(report, this.#options.clock());
+    this.#soon ??= setTimeout(() => {
+      this.#soon = null;
+      this.#decide(office);
+    }, gatherMs);
+  }
+
+  #tick(office: Office): void {
+    const { ledger, departures } = office;
+    const now = this.#options.clock();
+    this.#watch.look(ledger.workers(), now, (worker) => departures.has(worker));
+    departures.tick(now, silentMs);
+    this.#decide(office);
+  }
+
+  #decide({ ledger }: Office): void {
+    const { bus, clock, isLeading } = this.#options;
+    // Reports are kept in mind meanwhile; what they ask for is decided when the term is certain.
+    if (this.#closed || !isLeading()) return;
+    const now = clock();
+    for (const { worker, incarnation, grant, save } of ledger.decide(now)) {
+      this.#book.post(worker, incarnation, save, () => {
+        // One that was held up for long is lost: its worker may count as silent by now.
+        if (isLeading() && clock() - now < silentMs) {
+          bus.publish(bus.subjects.budgetGrant(worker), grant);
+        }
+      });
+    }
+    for (const { worker, incarnation, save } of ledger.unsaved(now)) {
+      this.#book.post(worker, incarnation, save, null);
+    }
+  }
+}
