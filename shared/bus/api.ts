@@ -60,7 +60,7 @@ export interface Bus {
   publish<M extends object, R>(subject: Subject<M, R>, message: M): boolean;
   /** Calls the handler for each message, and sends back what it returns if the kind has replies. */
   subscribe<M, R>(pattern: Pattern<M, R>, handler: Handler<M, R>): () => void;
-  /** Rejects with a `BusError`: `TIMEOUT`, `NO_RESPONDERS`, `DISCONNECTED`, `CLOSED`, `BAD_REPLY`. */
+  /** Rejects with a `BusError`: `TIMEOUT`, `NO_RESPONDERS`, `REFUSED`, `DISCONNECTED`, `CLOSED`, `BAD_REPLY`. */
   request<M extends object, R extends object>(
     subject: Subject<M, R>,
     message: M,

@@ -379,7 +379,7 @@ class NatsBus implements Bus {
       if (cause instanceof RequestError && cause.isNoResponders()) {
         throw new BusError("NO_RESPONDERS", `${what}: nobody listens on "${subject}"`, { cause });
       }
-      if (cause instanceof PermissionViolationError) {
+      if (isDenied(cause)) {
         throw new BusError("REFUSED", `${what}: broker does not allow it`, { cause });
       }
       this.#assertOpen(what);
@@ -472,6 +472,11 @@ class NatsBus implements Bus {
 
 function closedError(what: string): BusError {
   return new BusError("CLOSED", `${what}: bus is closed`);
+}
+
+/** Whether a request failed because its subject is not allowed to us. */
+export function isDenied(error: unknown): boolean {
+  return error instanceof RequestError && error.cause instanceof PermissionViolationError;
 }
 
 function natsBus(bus: Bus): NatsBus {

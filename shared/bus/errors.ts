@@ -4,7 +4,7 @@
 export type BusErrorCode =
   /** No broker was reached in the time allowed, at the first connect. */
   | "UNREACHABLE"
-  /** The broker refused our credentials, at the first connect. */
+  /** The broker refused our credentials at the first connect, or does not allow us what we asked. */
   | "REFUSED"
   /** There is no connection now; it will be back by itself. */
   | "DISCONNECTED"

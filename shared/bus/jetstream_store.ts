@@ -16,9 +16,9 @@ import {
   StorageType,
   type StreamConfig,
 } from "@nats-io/jetstream";
-import { type NatsConnection, PermissionViolationError, RequestError, TimeoutError } from "nats";
+import { type NatsConnection, RequestError, TimeoutError } from "nats";
 import type { Bus } from "./api.ts";
-import { logOf, natsConnection } from "./bus.ts";
+import { isDenied, logOf, natsConnection } from "./bus.ts";
 import { BusError } from "./errors.ts";
 import {
   checkedKey,
@@ -56,7 +56,7 @@ async function named<T>(bus: Bus, what: string, operation: () => Promise<T>): Pr
     if (cause instanceof TimeoutError) {
       throw new BusError("TIMEOUT", `${what}: no answer in ${requestTimeoutMs} ms`, { cause });
     }
-    if (cause instanceof PermissionViolationError) {
+    if (isDenied(cause)) {
       throw new BusError("REFUSED", `${what}: broker does not allow it`, { cause });
     }
     // Throws CLOSED or DISCONNECTED when that is why.

@@ -16,7 +16,7 @@ export interface StoreEntry extends StoredValue {
 
 /**
  * Keys are letters, digits, `_`, `-` and, inside, single dots. Rejects with a `BusError`: `TIMEOUT`,
- * `DISCONNECTED`, `NO_RESPONDERS`, `CLOSED`, `UNAVAILABLE`, `BAD_REPLY`: whether a write was done is
+ * `DISCONNECTED`, `NO_RESPONDERS`, `CLOSED`, `UNAVAILABLE`, `REFUSED`, `BAD_REPLY`: whether a write was done is
  * unknown then, and who repeats it may find its own. `INVALID` for a key or value out of bounds.
  */
 export interface Store {

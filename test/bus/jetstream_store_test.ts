@@ -1,0 +1,256 @@
+// The store conformance tests against JetStream, and what only a server can do to a store: be killed,
+// have no JetStream, refuse.
+// limit: 120 s
+
+import { Buffer } from "node:buffer";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  type Bus,
+  BusError,
+  type BusOptions,
+  connectBus,
+  meshSubjects,
+  openStore,
+  type Store,
+} from "../../shared/bus/mod.ts";
+import { connectNats } from "../../shared/bus/transport.ts";
+import { createLogger } from "../../shared/telemetry/mod.ts";
+import { assert, suite, until } from "../support/harness.ts";
+import { type NatsServer, startNats } from "../support/nats.ts";
+import { needs } from "../support/needs.ts";
+import { tempDir } from "../support/temp.ts";
+import { storeConformance, text } from "./store_conformance.ts";
+
+needs("nats-server");
+
+const lines: string[] = [];
+const logger = createLogger({
+  component: "test",
+  level: "debug",
+  format: "text",
+  write: (line) => lines.push(line),
+});
+
+function connect(server: NatsServer, more: Partial<BusOptions> = {}): Promise<Bus> {
+  const { url, token } = server;
+  return connectBus({ servers: [url], token, mesh: "m", name: "one", logger, ...more });
+}
+
+async function errorOf(promise: Promise<unknown>): Promise<BusError> {
+  try {
+    await promise;
+  } catch (error) {
+    if (error instanceof BusError) return error;
+    throw error;
+  }
+  throw new Error("a BusError: is no error");
+}
+
+storeConformance("a store on JetStream", async () => {
+  const server = await startNats({ jetstream: true });
+  const buses = [await connect(server), await connect(server, { name: "two" })] as const;
+  // Both make the bucket at the same time.
+  const [one, two] = await Promise.all([openStore(buses[0]), openStore(buses[1])]);
+  return {
+    one,
+    two,
+    async close() {
+      for (const bus of buses) await bus.close();
+      await server.stop();
+    },
+  };
+});
+
+const test = suite("openStore()");
+const opened: { close(): Promise<void> }[] = [];
+let server: NatsServer;
+
+async function bus(more: Partial<BusOptions> = {}, to: NatsServer = server): Promise<Bus> {
+  const one = await connect(to, more);
+  opened.push(one);
+  return one;
+}
+
+test.before(async () => {
+  server = await startNats({ jetstream: true });
+});
+test.after.each(async () => {
+  for (const one of opened.splice(0)) await one.close();
+});
+test.after(async () => {
+  await server.stop();
+});
+
+test("openStore() keeps what was confirmed when the server is killed and started again", async () => {
+  const one = await bus();
+  const store = await openStore(one);
+  const revisions: number[] = [];
+  for (let at = 0; at < 50; at += 1) {
+    revisions.push((await store.create(`kept.${at}`, Buffer.from(`${at}`)))!);
+  }
+  await server.kill();
+  await until("the loss", () => !one.connected);
+  assert.is((await errorOf(store.get("kept.0"))).code, "DISCONNECTED");
+  await server.start();
+  await until("the bus to be back", () => one.connected);
+  const entries = await store.list("kept.");
+  assert.is(entries.length, 50);
+  for (const { key, value, revision } of entries) {
+    const at = Number(key.slice("kept.".length));
+    assert.is(text(value), `${at}`);
+    assert.is(revision, revisions[at]);
+  }
+  assert.ok(await store.update("kept.0", Buffer.from("new"), revisions[0]!));
+  assert.is(await store.create("kept.1", Buffer.from("new")), null);
+});
+
+test("a removed key leaves nothing behind", async () => {
+  // The markers that a bucket keeps of removed keys would pile up with every worker that ever was.
+  const one = await bus({ mesh: "clean" });
+  const store = await openStore(one);
+  for (let at = 0; at < 20; at += 1) {
+    await store.create(`worker.${at}`, new Uint8Array(1));
+    await store.remove(`worker.${at}`);
+  }
+  const raw = await connectNats({ servers: server.url, token: server.token });
+  opened.push(raw);
+  const answer = await raw.request("$JS.API.STREAM.INFO.KV_pgweir_clean");
+  assert.is(answer.json<{ state: { messages: number } }>().state.messages, 0);
+});
+
+test("stores of different meshes do not meet", async () => {
+  const [one, two] = [await openStore(await bus()), await openStore(await bus({ mesh: "other" }))];
+  await one.create("mine", new Uint8Array(1));
+  assert.equal(await two.list(""), []);
+  assert.ok(await two.create("mine", new Uint8Array(2)));
+});
+
+test("openStore() says that a server has no JetStream, and how it gets one", async () => {
+  const plain = await startNats();
+  try {
+    const one = await bus({}, plain);
+    const error = await errorOf(openStore(one));
+    assert.is(error.code, "NO_JETSTREAM");
+    assert.match(error.message, /^open store: nats-server has no JetStream, wanted .*--jetstream/);
+    await one.close();
+    assert.is((await errorOf(openStore(one))).code, "CLOSED");
+  } finally {
+    await plain.stop();
+  }
+});
+
+test("openStore() waits for a server that is not there, as long as it may", async () => {
+  const late = await startNats({ jetstream: true });
+  try {
+    await late.kill();
+    const one = await bus({ background: true }, late);
+    assert.is((await errorOf(openStore(one, { waitMs: 300 }))).code, "DISCONNECTED");
+    const opening = openStore(one);
+    await late.start();
+    assert.ok(await (await opening).create("a", new Uint8Array(1)));
+  } finally {
+    await late.stop();
+  }
+});
+
+test("a store of a server that hangs rejects in time", async () => {
+  const store: Store = await openStore(await bus());
+  server.pause();
+  try {
+    const error = await errorOf(store.create("hung", new Uint8Array(1)));
+    assert.is(error.code, "TIMEOUT");
+    assert.match(error.message, /^write "hung": no answer in 2000 ms/);
+  } finally {
+    server.resume();
+  }
+});
+
+test("a store goes on over a connection that the bus made anew", async () => {
+  const one = await bus({ mesh: "anew" });
+  const store = await openStore(one);
+  const revision = (await store.create("a", new Uint8Array(1)))!;
+  for (const each of [1, 2]) {
+    await server.restart();
+    await until(`the bus to be back after restart ${each}`, () => one.connected);
+  }
+  assert.ok(await store.update("a", new Uint8Array(2), revision));
+});
+
+test("the rights of workers, coordinators and the store are enough on a nats-server, and no more", async () => {
+  const subjects = meshSubjects("m");
+  const store = subjects.storeRights;
+  const rights = {
+    worker: subjects.workerRights(7, "worker"),
+    coordinator: subjects.coordinatorRights("coordinator"),
+    keeper: {
+      publish: [...subjects.coordinatorRights("keeper").publish, ...store.publish],
+      subscribe: subjects.coordinatorRights("keeper").subscribe,
+    },
+  };
+  const users = Object.entries(rights).map(([user, { publish, subscribe }]) => ({
+    user,
+    password: user,
+    permissions: { publish, subscribe },
+  }));
+  const config = join(tempDir("nats"), "nats.conf");
+  // Its configuration is a superset of JSON.
+  writeFileSync(config, JSON.stringify({ authorization: { users } }));
+  const strict = await startNats({
+    token: "",
+    jetstream: true,
+    extraArguments: ["--config", config],
+  });
+  const as = async (user: string): Promise<Bus> => {
+    const login = { servers: [strict.url], user, password: user, mesh: "m", name: user, logger };
+    const made = await connectBus(login);
+    opened.push(made);
+    return made;
+  };
+  try {
+    const [worker, coordinator, keeper] = [
+      await as("worker"),
+      await as("coordinator"),
+      await as("keeper"),
+    ];
+    const kept = await openStore(keeper);
+    assert.ok(await kept.create("a", new Uint8Array(1)));
+    assert.is((await kept.list("")).length, 1);
+    assert.is(await kept.remove("a"), true);
+    assert.is((await errorOf(openStore(coordinator))).code, "REFUSED");
+    const got: string[] = [];
+    coordinator.subscribe(coordinator.subjects.allBudgetReports, (_, { subject }) => {
+      got.push(subject);
+    });
+    coordinator.subscribe(coordinator.subjects.budgetGone, () => ({}));
+    worker.subscribe(worker.subjects.budgetGrant(7), (_, { subject }) => {
+      got.push(subject);
+    });
+    worker.subscribe(worker.subjects.budgetLeader, (_, { subject }) => {
+      got.push(subject);
+    });
+    await Promise.all([worker.roundTripMs(), coordinator.roundTripMs()]);
+    const report = { worker: 7, incarnation: 1, epoch: 0, seq: 1, leaves: [] };
+    worker.publish(worker.subjects.budgetReport(7), report);
+    worker.publish(worker.subjects.budgetReport(8), { ...report, worker: 8 });
+    coordinator.publish(coordinator.subjects.budgetGrant(7), { ...report, report: 1 });
+    coordinator.publish(coordinator.subjects.budgetLeader, { epoch: 1, name: "c" });
+    await until("what is allowed", () => got.length === 3);
+    assert.equal(got.sort(), [
+      "pgweir.m.budget.grant.7",
+      "pgweir.m.budget.leader",
+      "pgweir.m.budget.report.7",
+    ]);
+    const gone = { worker: 8, incarnation: 1 };
+    assert.is(
+      (await errorOf(worker.request(worker.subjects.budgetGone, gone, 2000))).code,
+      "REFUSED",
+    );
+    await until("the refusals to be counted", () => worker.counters.brokerErrors >= 1);
+    assert.is(coordinator.counters.brokerErrors > 0, true);
+  } finally {
+    await strict.stop();
+  }
+});
+
+test.run();

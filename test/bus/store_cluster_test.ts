@@ -1,0 +1,198 @@
+// The store on a cluster of three nats-servers: what was confirmed survives the loss of any one, and
+// nobody wins twice while members come and go.
+// limit: 180 s
+
+import { Buffer } from "node:buffer";
+import {
+  type Bus,
+  BusError,
+  connectBus,
+  meshSubjects,
+  openStore,
+  type Store,
+} from "../../shared/bus/mod.ts";
+import { connectNats } from "../../shared/bus/transport.ts";
+import { createLogger } from "../../shared/telemetry/mod.ts";
+import { assert, suite, until } from "../support/harness.ts";
+import { type NatsCluster, startNatsCluster } from "../support/nats.ts";
+import { needs } from "../support/needs.ts";
+import { text } from "./store_conformance.ts";
+
+needs("nats-server");
+
+const logger = createLogger({ component: "test", level: "fatal", format: "text" });
+const test = suite("the store on a cluster");
+const opened: { close(): Promise<void> }[] = [];
+let cluster: NatsCluster;
+
+/** A bus that prefers the member with this number and falls back on the others. */
+async function bus(at: number, mesh = "m"): Promise<Bus> {
+  const one = await connectBus({
+    servers: [...cluster.urls.slice(at), ...cluster.urls.slice(0, at)],
+    token: cluster.token,
+    mesh,
+    name: `client-${at}`,
+    logger,
+  });
+  opened.push(one);
+  return one;
+}
+
+/** The answer of JetStream's API, over a connection of its own. */
+async function api<T>(call: string, request?: object): Promise<T> {
+  const raw = await connectNats({ servers: cluster.urls, token: cluster.token });
+  try {
+    const answer = await raw.request(`$JS.API.${call}`, JSON.stringify(request ?? {}), {
+      timeout: 5000,
+    });
+    return answer.json<T>();
+  } finally {
+    await raw.close();
+  }
+}
+
+interface StreamInfo {
+  readonly config: Record<string, unknown> & { readonly num_replicas: number };
+  readonly cluster: {
+    readonly leader?: string;
+    readonly replicas?: readonly { readonly current: boolean }[];
+  };
+}
+
+function infoOf(mesh: string): Promise<StreamInfo> {
+  return api<StreamInfo>(`STREAM.INFO.KV_${meshSubjects(mesh).bucket}`);
+}
+
+/** Repeats what may be repeated until the cluster can do it. */
+async function persistently<T>(what: string, operation: () => Promise<T>): Promise<T> {
+  const done = await until(what, async () => {
+    try {
+      return { value: await operation() };
+    } catch (error) {
+      if (error instanceof BusError) return null;
+      throw error;
+    }
+  }, 30_000);
+  return done.value;
+}
+
+test.before(async () => {
+  cluster = await startNatsCluster(3);
+});
+test.after.each(async () => {
+  for (const one of opened.splice(0)) await one.close();
+});
+test.after(async () => {
+  await cluster.stop();
+});
+
+test("openStore() by many at once makes one bucket with three replicas", async () => {
+  const buses = await Promise.all([bus(0), bus(1), bus(2)]);
+  const stores = await Promise.all(buses.map((each) => openStore(each)));
+  assert.is((await infoOf("m")).config.num_replicas, 3);
+  const made = await Promise.all(stores.map((store) => store.create("who", new Uint8Array(1))));
+  assert.is(made.filter((revision) => revision !== null).length, 1);
+});
+
+test("what was confirmed is there when the member that leads the bucket is killed", async () => {
+  const store = await openStore(await bus(0));
+  const revisions = new Map<string, number>();
+  for (let at = 0; at < 40; at += 1) {
+    revisions.set(`kept.${at}`, (await store.create(`kept.${at}`, Buffer.from(`${at}`)))!);
+  }
+  const leader = Number((await infoOf("m")).cluster.leader?.slice("member-".length));
+  await cluster.members[leader]!.kill();
+  try {
+    const entries = await persistently("the list", () => store.list("kept."));
+    assert.equal(
+      new Map(entries.map(({ key, revision }) => [key, revision])),
+      new Map([...revisions].sort(([a], [b]) => a < b ? -1 : 1)),
+    );
+    for (const { key, value } of entries) assert.is(`kept.${text(value)}`, key);
+  } finally {
+    await cluster.members[leader]!.start();
+  }
+});
+
+test("two who write by compare-and-set never both win, while members are killed in turn", async () => {
+  // Each writes who it is and counts up; a revision that was confirmed to one is never another's.
+  const stores = [await openStore(await bus(0)), await openStore(await bus(1))];
+  await persistently("the key", () => stores[0]!.create("race", Buffer.from("0")));
+  const confirmed = new Map<number, string>();
+  let done = false;
+  const race = async (store: Store, name: string): Promise<void> => {
+    for (let turn = 0; !done; turn += 1) {
+      try {
+        const found = await store.get("race");
+        const value = `${name}.${turn}`;
+        const revision = await store.update("race", Buffer.from(value), found!.revision);
+        if (revision === null) continue;
+        assert.is(confirmed.get(revision), undefined);
+        assert.ok(revision > found!.revision);
+        confirmed.set(revision, value);
+      } catch (error) {
+        if (!(error instanceof BusError)) throw error;
+      }
+    }
+  };
+  const racers = [race(stores[0]!, "a"), race(stores[1]!, "b")];
+  try {
+    for (const member of cluster.members) {
+      const before = confirmed.size;
+      await member.kill();
+      await until("writes without it", () => confirmed.size > before + 20, 30_000);
+      await member.start();
+      await persistently("all members to be up to date", async () => {
+        const { replicas = [] } = (await infoOf("m")).cluster;
+        if (replicas.length < 2 || replicas.some(({ current }) => !current)) {
+          throw new BusError("UNAVAILABLE", "not yet");
+        }
+      });
+    }
+  } finally {
+    done = true;
+    await Promise.all(racers);
+  }
+  const last = await persistently("the last value", () => stores[0]!.get("race"));
+  const newest = Math.max(...confirmed.keys());
+  // One that nobody was told of may have come after it.
+  assert.ok(last!.revision >= newest);
+  if (last!.revision === newest) assert.is(text(last!.value), confirmed.get(newest));
+});
+
+test("a cluster without a majority confirms nothing, and goes on when it has one", async () => {
+  const store = await openStore(await bus(2));
+  const revision = (await persistently("the key", () => store.create("few", Buffer.from("1"))))!;
+  await Promise.all([cluster.members[0]!.kill(), cluster.members[1]!.kill()]);
+  let code = "none";
+  try {
+    await store.update("few", Buffer.from("2"), revision);
+  } catch (error) {
+    code = (error as BusError).code;
+  }
+  assert.ok(["TIMEOUT", "UNAVAILABLE", "DISCONNECTED"].includes(code), code);
+  await Promise.all([cluster.members[0]!.start(), cluster.members[1]!.start()]);
+  // The write that got no answer may have been done after all.
+  const found = await persistently("a read", () => store.get("few"));
+  assert.ok(["1", "2"].includes(text(found?.value)));
+  await persistently("a write", async () => {
+    const { revision: now } = (await store.get("few"))!;
+    if (await store.update("few", Buffer.from("3"), now) === null) {
+      throw new BusError("UNAVAILABLE", "not yet");
+    }
+  });
+  assert.is(text((await store.get("few"))?.value), "3");
+});
+
+test("openStore() gives a bucket that was made with one replica the others", async () => {
+  const one = await bus(0, "grown");
+  await (await openStore(one)).create("a", new Uint8Array(1));
+  const { config } = await infoOf("grown");
+  await api("STREAM.UPDATE.KV_pgweir_grown", { ...config, num_replicas: 1 });
+  assert.is((await infoOf("grown")).config.num_replicas, 1);
+  const store = await openStore(one);
+  assert.is((await infoOf("grown")).config.num_replicas, 3);
+  assert.is((await persistently("the list", () => store.list(""))).length, 1);
+});
+
+test.run();
