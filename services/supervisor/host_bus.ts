@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import {
   type Bus,
   BusError,
+  busOptions,
   connectBus,
   EmbeddedBus,
   MemoryStore,
@@ -42,7 +43,7 @@ export class HostBus {
     let embedded: EmbeddedBus | null = null;
     try {
       if (busUrl.length > 0) {
-        const bus = await connectBus({ servers: busUrl, name, mesh, logger, background: true });
+        const bus = await connectBus({ ...busOptions(settings), name, logger, background: true });
         return new HostBus(bus, busUrl.join(","), null, logger);
       }
       embedded = new EmbeddedBus({ logger });

@@ -257,18 +257,20 @@ export class Up {
       logger: this.#logger,
     });
     this.#registry.start();
-    const name = `budget-${randomBytes(6).toString("hex")}`;
     this.#coordinator = new Coordinator({
       command: this.#commandOf(this.#context.coordinatorCommand, runtime, config.path),
-      seat: () =>
-        JSON.stringify({
+      seat: () => {
+        // Of this process and no other, ever: it tells the terms of a leader from those of others.
+        const name = `budget-${randomBytes(6).toString("hex")}`;
+        return JSON.stringify({
           busUrl: hostBus.url,
           busToken: hostBus.token("coordinator", bus.subjects.coordinatorRights(name)),
           mesh: config.settings.mesh,
           supervisorPid: process.pid,
           embedded: hostBus.isEmbedded,
           name,
-        }),
+        });
+      },
       logger: this.#logger,
       passOn: (line) => printError(`${line}\n`),
       random: Math.random,

@@ -8,6 +8,7 @@ import { createLogger } from "../../shared/telemetry/mod.ts";
 import { PresenceTable } from "../../services/supervisor/presence_table.ts";
 import { StopRequests } from "../../services/supervisor/stop_requests.ts";
 import { LineSplitter } from "../../services/supervisor/output.ts";
+import { RunningClock } from "../../services/supervisor/running_clock.ts";
 import { restartLimits, RestartPolicy } from "../../services/supervisor/restart.ts";
 import { WorkerIds } from "../../services/supervisor/worker_ids.ts";
 
@@ -299,3 +300,20 @@ presence("inUse() holds until a goodbye or ten seconds of silence", () => {
 });
 
 presence.run();
+
+const clock = suite("running_clock");
+
+clock("ranMs counts regular ticks, little of a stall and nothing of a pause", () => {
+  const running = new RunningClock(100);
+  for (const now of [5000, 5100, 5210]) running.tick(now);
+  assert.is(running.ranMs, 210);
+  running.tick(45_210);
+  assert.is(running.ranMs, 410);
+  running.pause();
+  running.tick(50_000);
+  assert.is(running.ranMs, 410);
+  running.tick(50_100);
+  assert.is(running.ranMs, 510);
+});
+
+clock.run();

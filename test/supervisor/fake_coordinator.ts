@@ -33,8 +33,8 @@ process.on("SIGHUP", () => console.error("coordinator: reload"));
 
 const { busUrl, busToken, mesh, name } = seat;
 const logger = createLogger({ component: "budget", level: "error", format: "text" });
-const token = busToken === "" ? {} : { token: busToken };
-const bus = await connectBus({ servers: [busUrl], ...token, name, mesh, logger });
+const token = busToken === "" ? undefined : busToken;
+const bus = await connectBus({ servers: [busUrl], token, name, mesh, logger });
 bus.subscribe(bus.subjects.budgetGone, ({ worker, incarnation }) => {
   console.error(`coordinator: gone ${worker} ${incarnation}`);
   return modeOf()[0] === "mute" ? new Promise<Record<never, never>>(() => {}) : {};

@@ -39,7 +39,9 @@ async function announceOnBus(): Promise<void> {
   const { busUrl, busToken, mesh, workerId: id } = fleet;
   const logger = createLogger({ component: "worker", level: "error", format: "text" });
   const name = `worker-${id}`;
-  const bus = await connectBus({ servers: [busUrl], token: busToken, name, mesh, logger });
+  // With nats-servers the login is in their addresses.
+  const token = busToken === "" ? undefined : busToken;
+  const bus = await connectBus({ servers: [busUrl], token, name, mesh, logger });
   const presence = {
     id,
     incarnation: fleet.incarnation,
