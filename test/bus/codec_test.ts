@@ -98,6 +98,8 @@ codec("decodePayload() refuses what has not the shape of its kind", () => {
     [presencePayload, { ...wire, incarnation: 2 ** 53 }],
     [presencePayload, { ...wire, host: 7 }],
     [presencePayload, { ...wire, host: "h".repeat(256) }],
+    [presencePayload, { ...wire, boot: 7 }],
+    [presencePayload, { ...wire, boot: "b".repeat(129) }],
     [presencePayload, { ...wire, state: "dead" }],
     [presencePayload, { ...wire, state: "__proto__" }],
     [presencePayload, { ...wire, addresses: "127.0.0.1" }],
@@ -127,6 +129,14 @@ codec("decodePayload() refuses what has not the shape of its kind", () => {
 codec("decodePayload() keeps only the fields it knows", () => {
   const decoded = decodePayload(presencePayload, encode({ ...wire, later: 1, secret: "x" }));
   assert.equal(decoded, { ok: true, message: presence });
+});
+
+codec("a presence of a version that named no boot is taken", () => {
+  const { boot: _, ...older } = wire;
+  assert.equal(decodePayload(presencePayload, encode(older)), {
+    ok: true,
+    message: { ...presence, boot: "" },
+  });
 });
 
 codec("decodePayload() gives a secret that is a copy of its own", () => {

@@ -11,6 +11,14 @@ subjects("meshSubjects() names every subject under the mesh", () => {
   assert.is(mesh.presence(0).subject, "pgweir.prod-1.presence.0");
   assert.is(mesh.allPresence.subject, "pgweir.prod-1.presence.*");
   assert.is(mesh.cancel(32767).subject, "pgweir.prod-1.cancel.32767");
+  assert.is(mesh.budgetReport(7).subject, "pgweir.prod-1.budget.report.7");
+  assert.is(mesh.allBudgetReports.subject, "pgweir.prod-1.budget.report.*");
+  assert.is(mesh.budgetGrant(7).subject, "pgweir.prod-1.budget.grant.7");
+  assert.is(mesh.budgetLeader.subject, "pgweir.prod-1.budget.leader");
+  assert.is(mesh.budgetGone.subject, "pgweir.prod-1.budget.gone");
+  assert.is(mesh.budgetBackends(7).subject, "pgweir.prod-1.budget.backends.7");
+  assert.is(mesh.allBudgetBackends.subject, "pgweir.prod-1.budget.backends.*");
+  assert.is(mesh.store.subject, "pgweir.prod-1.store");
   assert.is(mesh.inboxPrefix("pooler-17"), "pgweir.prod-1.inbox.pooler-17");
 });
 
@@ -29,7 +37,9 @@ subjects("meshSubjects() refuses worker ids out of 15 bits", () => {
   for (const id of [-1, 32768, 1.5, NaN, Infinity, "7" as unknown as number]) {
     assert.is(isWorkerId(id), false);
     assert.throws(() => mesh.presence(id), /worker id is/);
-    assert.throws(() => mesh.cancel(id), /worker id is/);
+    for (const name of ["cancel", "budgetReport", "budgetGrant", "budgetBackends"] as const) {
+      assert.throws(() => mesh[name](id), /worker id is/);
+    }
   }
 });
 
@@ -46,6 +56,20 @@ subjects("workerRights() allow what a worker does and nothing else", () => {
     ["publish", `${mesh.inboxPrefix("pooler-8")}.abc.1`, true],
     ["publish", "pgweir.other.cancel.8", false],
     ["publish", "pgweir.m.console.run", false],
+    ["publish", mesh.budgetReport(7).subject, true],
+    ["publish", mesh.budgetReport(8).subject, false],
+    ["publish", mesh.budgetBackends(7).subject, true],
+    ["publish", mesh.budgetBackends(8).subject, false],
+    ["publish", mesh.budgetGrant(7).subject, false],
+    ["publish", mesh.budgetLeader.subject, false],
+    ["publish", mesh.budgetGone.subject, false],
+    ["publish", mesh.store.subject, false],
+    ["subscribe", mesh.budgetGrant(7).subject, true],
+    ["subscribe", mesh.budgetGrant(8).subject, false],
+    ["subscribe", mesh.budgetLeader.subject, true],
+    ["subscribe", mesh.allBudgetReports.subject, false],
+    ["subscribe", mesh.budgetGone.subject, false],
+    ["subscribe", mesh.store.subject, false],
     ["subscribe", mesh.allPresence.subject, true],
     ["subscribe", mesh.cancel(7).subject, true],
     ["subscribe", mesh.cancel(8).subject, false],
@@ -58,6 +82,51 @@ subjects("workerRights() allow what a worker does and nothing else", () => {
   for (const [kind, subject, allowed] of rows) {
     assert.is(may(kind, subject), allowed, `${kind} ${subject}`);
   }
+});
+
+subjects("coordinatorRights() allow what a coordinator does and nothing else", () => {
+  const mesh = meshSubjects("m");
+  const rights = mesh.coordinatorRights("budget");
+  assert.ok([...rights.publish, ...rights.subscribe].every(isPattern));
+  const may = (kind: "publish" | "subscribe", subject: string): boolean =>
+    rights[kind].some((allowed) => covers(allowed, subject));
+  const rows: ["publish" | "subscribe", string, boolean][] = [
+    ["publish", mesh.budgetGrant(8).subject, true],
+    ["publish", mesh.budgetLeader.subject, true],
+    ["publish", mesh.store.subject, true],
+    ["publish", `${mesh.inboxPrefix("supervisor")}.abc.1`, true],
+    ["publish", mesh.budgetReport(8).subject, false],
+    ["publish", mesh.budgetGone.subject, false],
+    ["publish", mesh.cancel(8).subject, false],
+    ["publish", mesh.presence(8).subject, false],
+    ["subscribe", mesh.allPresence.subject, true],
+    ["subscribe", mesh.allBudgetReports.subject, true],
+    ["subscribe", mesh.allBudgetBackends.subject, true],
+    ["subscribe", mesh.budgetGone.subject, true],
+    ["subscribe", mesh.budgetLeader.subject, true],
+    ["subscribe", `${mesh.inboxPrefix("budget")}.abc.*`, true],
+    ["subscribe", `${mesh.inboxPrefix("supervisor")}.abc.*`, false],
+    ["subscribe", mesh.store.subject, false],
+    ["subscribe", "pgweir.m.cancel.*", false],
+    ["subscribe", ">", false],
+  ];
+  for (const [kind, subject, allowed] of rows) {
+    assert.is(may(kind, subject), allowed, `${kind} ${subject}`);
+  }
+});
+
+subjects("what a worker says is taken under its own subject only", () => {
+  const mesh = meshSubjects("m");
+  const report = { worker: 7, incarnation: 1, epoch: 1, seq: 1, leaves: [] };
+  for (const pattern of [mesh.allBudgetReports, mesh.budgetReport(7)]) {
+    assert.is(pattern.accepts?.(mesh.budgetReport(7).subject, report), true);
+    assert.is(pattern.accepts?.(mesh.budgetReport(8).subject, report), false);
+  }
+  const grant = { ...report, report: 1 };
+  assert.is(mesh.budgetGrant(7).accepts?.(mesh.budgetGrant(7).subject, grant), true);
+  assert.is(mesh.budgetGrant(8).accepts?.(mesh.budgetGrant(8).subject, grant), false);
+  assert.is(mesh.allBudgetBackends.accepts?.(mesh.budgetBackends(8).subject, report), false);
+  assert.is(mesh.allBudgetBackends.accepts?.(mesh.budgetBackends(7).subject, report), true);
 });
 
 subjects.run();
