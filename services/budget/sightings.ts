@@ -12,7 +12,7 @@ export interface WorkerName {
 
 interface Sighting extends WorkerName {
   place: Place | null;
-  /** Of its last presence; -Infinity: none was seen. */
+  /** When it was heard of last: its presence, or what an earlier leader had saved. */
   presentAt: number;
   /** It has said good-bye. */
   left: boolean;
@@ -38,7 +38,7 @@ export class Sightings {
     const { id, incarnation, host, boot, state } = presence;
     const sighting = this.#of(id, incarnation);
     if (sighting.place?.boot !== boot || sighting.place.host !== host) {
-      this.setPlace(id, incarnation, { host, boot });
+      this.setPlace(id, incarnation, { host, boot }, now);
     }
     sighting.presentAt = now;
     sighting.left = state === "gone";
@@ -54,8 +54,10 @@ export class Sightings {
   }
 
   /** What an earlier leader knew. */
-  setPlace(worker: number, incarnation: number, place: Place): void {
+  setPlace(worker: number, incarnation: number, place: Place, now: number): void {
     const sighting = this.#of(worker, incarnation);
+    // Not heard yet does not mean silent: it counts from now.
+    sighting.presentAt = Math.max(sighting.presentAt, now);
     const name = nameOf(worker, incarnation);
     if (sighting.place !== null) this.#byHost.get(sighting.place.host)?.delete(name);
     sighting.place = place;

@@ -99,7 +99,7 @@ export class Term {
     const departures = new Departures(parts, this.#config);
     for (const { worker, incarnation, charges, place, gone } of saved) {
       if (place !== null && sightings.placeOf(worker, incarnation) === null) {
-        sightings.setPlace(worker, incarnation, place);
+        sightings.setPlace(worker, incarnation, place, now);
       }
       ledger.restore(worker, incarnation, charges, now);
       if (gone) departures.resume(worker, incarnation);

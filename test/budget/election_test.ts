@@ -2,7 +2,7 @@
 
 import { Election } from "../../services/budget/election.ts";
 import { assert, seededRandom, suite } from "../support/harness.ts";
-import { TestStore } from "./memory_store.ts";
+import { TestStore } from "./test_store.ts";
 
 const tests = suite("election");
 

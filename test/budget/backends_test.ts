@@ -1,0 +1,222 @@
+// What PostgreSQL shows: the query with every way to log in, and what is counted for a silent worker.
+
+import { createServer } from "node:net";
+import {
+  type Answer,
+  BackendView,
+  groupOf,
+  lookAtBackends,
+  type ShownBackend,
+} from "../../services/budget/backends.ts";
+import { queryOnce } from "../../services/budget/query_client.ts";
+import { loadConfig } from "../../shared/config/mod.ts";
+import { poolLeaf } from "../../shared/ledger/mod.ts";
+import { assert, suite } from "../support/harness.ts";
+import { needs } from "../support/needs.ts";
+import { startPostgres } from "../support/postgres.ts";
+import { RawClient } from "../support/raw_client.ts";
+
+needs("postgresql");
+
+const postgres = await startPostgres();
+const tests = suite("backends");
+tests.after(() => postgres.stop("immediate"));
+
+function configOf(databases: string) {
+  const { config } = loadConfig(
+    "f.ini",
+    () => `[databases]\n${databases}\n[pgbouncer]\npool_mode = transaction\n`,
+  );
+  if (config === null) throw new Error("the test's configuration has problems");
+  return config;
+}
+
+const shop = poolLeaf("shop", "app");
+const leaseMs = 10_000;
+
+function shown(pid: number, ageMs: number | null = 60_000, more = {}): ShownBackend {
+  return { pid, database: "shop", user: "app", ageMs, ...more };
+}
+
+function count(
+  answers: readonly Answer[],
+  more: { pids?: number[]; namedAgoMs?: number; heardAgoMs?: number; others?: number[] } = {},
+) {
+  const config = configOf("shop = host=127.0.0.1");
+  const named = new Map([["shop/app", new Set(more.others ?? [])]]);
+  const view = new BackendView(config, new Map([["shop", answers]]), named);
+  const found = view.count({
+    leaves: [shop, "clients", "pool:other/app", "nonsense"],
+    pids: new Map([[shop, new Set(more.pids ?? [])]]),
+    namedAgoMs: more.namedAgoMs ?? 13_000,
+    heardAgoMs: more.heardAgoMs ?? 12_000,
+  }, leaseMs);
+  return [...found].map(([leaf, { named, unnamed }]) => `${leaf} ${named}+${unnamed}`).join();
+}
+
+tests("BackendView.count() counts what the worker named and is still shown", () => {
+  assert.is(
+    count([[shown(1), shown(2), shown(9)]], { pids: [1, 2, 3], others: [9] }),
+    `${shop} 2+0`,
+  );
+  const others = [shown(1, 60_000, { user: "x" }), shown(2, 60_000, { database: "x" })];
+  assert.is(count([others], { pids: [1, 2] }), `${shop} 0+0`);
+});
+
+tests(
+  "BackendView.count() adds backends nobody names that it may have opened after it spoke",
+  () => {
+    const rows: [number | null, number][] = [
+      // Older than what it named: it would have named it.
+      [20_000, 0],
+      [14_000, 1],
+      [5000, 1],
+      [null, 1],
+      // Opened after its lease was over, when it was bound to its floor.
+      [0, 1],
+    ];
+    for (const [age, unnamed] of rows) {
+      assert.is(count([[shown(1, age)]]), `${shop} 0+${unnamed}`, `age ${age}`);
+    }
+    assert.is(count([[shown(1, 5000)]], { heardAgoMs: 30_000, namedAgoMs: 31_000 }), `${shop} 0+0`);
+    assert.is(count([[shown(1, 5000)]], { others: [1] }), `${shop} 0+0`);
+    assert.is(count([[shown(1, 1e9)]], { namedAgoMs: Infinity }), `${shop} 0+1`);
+  },
+);
+
+tests("BackendView.count() knows nothing when one of several servers does not answer", () => {
+  assert.is(count([[shown(1)], new Error("down")], { pids: [1] }), "");
+  assert.is(count([], { pids: [1] }), "");
+  assert.is(count([[shown(1)], [shown(2)]], { pids: [1, 2] }), `${shop} 2+0`);
+});
+
+tests("groupOf() is the same for two entries that lead to one database", () => {
+  const config = configOf("a = dbname=x host=h\nb = dbname=x host=h\n* = host=h");
+  assert.is(groupOf(config, poolLeaf("a", "u")), "x/u");
+  assert.is(groupOf(config, poolLeaf("b", "u")), "x/u");
+  assert.is(groupOf(config, poolLeaf("c", "u")), "c/u");
+  assert.is(groupOf(config, "clients"), null);
+});
+
+tests(
+  "lookAtBackends() finds the backends of a client by TCP, by name and by unix socket",
+  async () => {
+    const client = await RawClient.login(postgres, { user: "postgres", database: "postgres" });
+    const [[pid]] = await client.query("SELECT pg_backend_pid()") as [[string]];
+    const auth = { user: "postgres", password: null, dbname: null };
+    for (const host of ["127.0.0.1", "localhost", postgres.socketDir]) {
+      const config = configOf(`postgres = host=${host} port=${postgres.port}`);
+      const errors: Error[] = [];
+      const answers = await lookAtBackends(config, auth, ["postgres"], (e) => errors.push(e));
+      const found = answers.get("postgres")!.filter((answer) => !(answer instanceof Error)).flat();
+      const own = (found as ShownBackend[]).filter((backend) => backend.pid === Number(pid));
+      assert.ok(own.length > 0, `${host}: ${errors}`);
+      assert.equal([own[0]!.database, own[0]!.user], ["postgres", "postgres"]);
+      assert.ok(own[0]!.ageMs! >= 0 && own[0]!.ageMs! < 60_000);
+    }
+    await client.end();
+  },
+);
+
+tests("lookAtBackends() sees the backends of others with a login that has no rights", async () => {
+  await postgres.query("CREATE ROLE plain LOGIN");
+  const client = await RawClient.login(postgres, { user: "postgres", database: "postgres" });
+  const [[pid]] = await client.query("SELECT pg_backend_pid()") as [[string]];
+  const config = configOf(`postgres = host=127.0.0.1 port=${postgres.port}`);
+  const auth = { user: "plain", password: null, dbname: "postgres" };
+  const answers = await lookAtBackends(config, auth, ["postgres"], (error) => {
+    throw error;
+  });
+  const found = answers.get("postgres")![0] as ShownBackend[];
+  const own = found.find((backend) => backend.pid === Number(pid))!;
+  assert.equal([own.user, own.database, own.ageMs], ["postgres", "postgres", null]);
+  await client.end();
+});
+
+tests("lookAtBackends() reports a server that is not there and a name that is none", async () => {
+  const config = configOf("a = host=127.0.0.1 port=1\nb = host=no.such.host.invalid");
+  const errors: string[] = [];
+  const auth = { user: "u", password: "hidden", dbname: null };
+  const answers = await lookAtBackends(
+    config,
+    auth,
+    ["a", "b", "c"],
+    (e) => errors.push(e.message),
+  );
+  assert.ok(answers.get("a")![0] instanceof Error);
+  assert.is(answers.has("b"), false);
+  assert.equal(errors.sort().map((text) => text.replace(/: [A-Z_]+$/, "")), [
+    "ask PostgreSQL at 127.0.0.1:1",
+    'resolve "no.such.host.invalid"',
+  ]);
+});
+
+tests("queryOnce() logs in by password, md5 and SCRAM, and says why it could not", async () => {
+  const address = { host: "127.0.0.1", port: postgres.port };
+  await postgres.query("SET password_encryption = md5; CREATE ROLE m LOGIN PASSWORD 'it''s m'");
+  await postgres.query("CREATE ROLE s LOGIN PASSWORD 'it''s s'");
+  await postgres.setAuth({
+    hba: [
+      "host all m 127.0.0.1/32 md5",
+      "host postgres s 127.0.0.1/32 scram-sha-256",
+      "host template1 s 127.0.0.1/32 password",
+    ],
+  });
+  const ask = (user: string, password: string | null, database = "postgres") =>
+    queryOnce(address, { user, password, database }, "SELECT current_user, NULL", 5000);
+  assert.equal(await ask("m", "it's m"), [["m", null]]);
+  assert.equal(await ask("s", "it's s"), [["s", null]]);
+  assert.equal(await ask("s", "it's s", "template1"), [["s", null]]);
+  const failures: [string, string | null, string][] = [
+    ["m", "wrong", "28P01 password authentication failed"],
+    ["s", "wrong", "28P01 password authentication failed"],
+    ["s", null, "server asks for a password, and budget_auth has none"],
+  ];
+  for (const [user, password, reason] of failures) {
+    const error = await ask(user, password).then(() => null, (error: Error) => error);
+    assert.ok(error?.message.startsWith(`ask PostgreSQL at 127.0.0.1:${postgres.port}: ${reason}`));
+    assert.not(error!.message.includes("wrong"));
+  }
+  const error = await queryOnce(
+    address,
+    { user: "postgres", password: null, database: "postgres" },
+    "SELECT nonsense",
+    5000,
+  ).then(() => null, (error: Error) => error);
+  assert.match(error!.message, /42703/);
+});
+
+tests("queryOnce() gives a server that says nothing its time, and no more", async () => {
+  const open = new Set<{ destroy(): void }>();
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    open.add(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  const login = { user: "u", password: null, database: "d" };
+  const error = await queryOnce({ host: "127.0.0.1", port }, login, "SELECT 1", 100)
+    .then(() => null, (error: Error) => error);
+  assert.is(error?.message, `ask PostgreSQL at 127.0.0.1:${port}: no answer in 100 ms`);
+  for (const socket of open) socket.destroy();
+  await new Promise((resolve) => server.close(resolve));
+});
+
+tests("queryOnce() fails when the server hangs up or answers nonsense", async () => {
+  for (const answer of ["", "HTTP/1.1 400 Bad Request\r\n\r\n"]) {
+    const server = createServer((socket) => {
+      socket.on("error", () => {});
+      socket.resume();
+      socket.end(answer);
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as { port: number };
+    const login = { user: "u", password: null, database: "d" };
+    const error = await queryOnce({ host: "127.0.0.1", port }, login, "SELECT 1", 5000)
+      .then(() => null, (error: Error) => error);
+    assert.ok(error !== null);
+    await new Promise((resolve) => server.close(resolve));
+  }
+});
+
+tests.run();

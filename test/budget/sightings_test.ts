@@ -1,0 +1,143 @@
+// What is kept of presence and of named backends, and the rule of a host that was started again.
+
+import { parseBudgetSeat } from "../../services/budget/seat.ts";
+import { Sightings } from "../../services/budget/sightings.ts";
+import type { Presence } from "../../shared/bus/mod.ts";
+import { assert, suite } from "../support/harness.ts";
+
+const tests = suite("sightings");
+
+function presence(id: number, host: string, boot: string, more: Partial<Presence> = {}): Presence {
+  return {
+    id,
+    incarnation: 1,
+    host,
+    boot,
+    pid: 100 + id,
+    state: "ready",
+    addresses: [],
+    clients: 0,
+    servers: 0,
+    configHash: "",
+    runtime: "",
+    ...more,
+  };
+}
+
+function pidBytes(...pids: number[]): Uint8Array {
+  const bytes = new Uint8Array(pids.length * 4);
+  pids.forEach((pid, at) => new DataView(bytes.buffer).setUint32(at * 4, pid));
+  return bytes;
+}
+
+const named = (list: readonly { readonly worker: number }[]) => list.map(({ worker }) => worker);
+
+tests("onBackends() sets the leaves it names and keeps the others", () => {
+  const sightings = new Sightings();
+  const from = { worker: 7, incarnation: 1 };
+  assert.is(sightings.namedAt(7, 1), -Infinity);
+  sightings.onBackends({ ...from, leaves: [{ leaf: "a", pids: pidBytes(1, 70_000) }] }, 5);
+  sightings.onBackends({ ...from, leaves: [{ leaf: "b", pids: pidBytes(2) }] }, 6);
+  assert.equal([...sightings.pidsOf(7, 1)].map(([leaf, pids]) => [leaf, ...pids]), [
+    ["a", 1, 70_000],
+    ["b", 2],
+  ]);
+  sightings.onBackends({ ...from, leaves: [{ leaf: "a", pids: pidBytes() }] }, 7);
+  assert.equal([...sightings.pidsOf(7, 1).keys()], ["b"]);
+  assert.is(sightings.namedAt(7, 1), 7);
+  assert.is(sightings.pidsOf(7, 2).size, 0);
+});
+
+tests("ofEarlierBoots() names the silent workers of a host that is heard with another boot", () => {
+  const sightings = new Sightings();
+  sightings.onPresence(presence(1, "a", "first"), 0);
+  sightings.onPresence(presence(2, "a", "first"), 1000);
+  sightings.onPresence(presence(3, "b", "other"), 1000);
+  assert.equal(sightings.ofEarlierBoots(2000, 3000), []);
+  sightings.onPresence(presence(4, "a", "second"), 10_000);
+  assert.equal(named(sightings.ofEarlierBoots(10_000, 3000)), [1, 2]);
+  sightings.forget(1, 1);
+  sightings.forget(2, 1);
+  assert.equal(sightings.ofEarlierBoots(10_000, 3000), []);
+});
+
+tests("ofEarlierBoots() takes nobody for gone while two hosts of one name are heard", () => {
+  const sightings = new Sightings();
+  for (let now = 0; now < 10_000; now += 1000) {
+    sightings.onPresence(presence(1, "a", "one"), now);
+    sightings.onPresence(presence(2, "a", "two"), now + 500);
+    assert.equal(sightings.ofEarlierBoots(now + 500, 3000), []);
+  }
+  // Both fall silent: nobody was started again.
+  assert.equal(sightings.ofEarlierBoots(60_000, 3000), []);
+});
+
+tests("ofEarlierBoots() knows the places that were saved", () => {
+  const sightings = new Sightings();
+  sightings.setPlace(1, 1, { host: "a", boot: "first" }, 0);
+  sightings.onPresence(presence(2, "a", "second"), 100);
+  assert.equal(sightings.ofEarlierBoots(100, 3000), [], "it may be about to speak");
+  sightings.onPresence(presence(2, "a", "second"), 3100);
+  assert.equal(named(sightings.ofEarlierBoots(3100, 3000)), [1]);
+});
+
+tests("hasLeft() is true after the good-bye of that incarnation", () => {
+  const sightings = new Sightings();
+  sightings.onPresence(presence(1, "a", "x", { state: "gone" }), 0);
+  assert.equal([sightings.hasLeft(1, 1), sightings.hasLeft(1, 2)], [true, false]);
+});
+
+tests("prune() drops what was not seen for an hour and is not charged", () => {
+  const sightings = new Sightings();
+  for (const id of [1, 2, 3]) sightings.onPresence(presence(id, "a", "x"), 0);
+  sightings.onBackends({ worker: 3, incarnation: 1, leaves: [] }, 3_000_000);
+  sightings.prune(3_600_000, (worker) => worker === 2);
+  assert.equal([1, 2, 3].map((id) => sightings.placeOf(id, 1)?.host ?? null), [null, "a", "a"]);
+});
+
+tests("parseBudgetSeat() reads what a supervisor gives", () => {
+  const given = {
+    busUrl: "nats://127.0.0.1:4333",
+    busToken: "t",
+    mesh: "default",
+    supervisorPid: 12,
+    embedded: true,
+    name: "budget-1",
+  };
+  assert.equal(parseBudgetSeat(JSON.stringify(given)), {
+    name: "budget-1",
+    mesh: "default",
+    embedded: { servers: ["nats://127.0.0.1:4333"], token: "t" },
+    supervisorPid: 12,
+  });
+  const without = { ...given, embedded: false, busToken: "" };
+  assert.is((parseBudgetSeat(JSON.stringify(without)) as { embedded: null }).embedded, null);
+});
+
+tests("parseBudgetSeat() says what is wrong, without the token", () => {
+  const good = {
+    busUrl: "",
+    busToken: "secret",
+    mesh: "m",
+    supervisorPid: 1,
+    embedded: true,
+    name: "n",
+  };
+  const rows: [unknown, string][] = [
+    [{ ...good, mesh: "a b" }, "mesh"],
+    [{ ...good, name: 3 }, "name"],
+    [{ ...good, busToken: null }, "busToken"],
+    [{ ...good, embedded: 1 }, "embedded"],
+    [{ ...good, supervisorPid: 0 }, "supervisorPid"],
+    [null, "mesh"],
+    [[], "mesh"],
+  ];
+  for (const [value, word] of rows) {
+    const said = parseBudgetSeat(JSON.stringify(value));
+    assert.type(said, "string");
+    assert.ok((said as string).includes(word) && !(said as string).includes("secret"), word);
+  }
+  assert.is(parseBudgetSeat("{"), "read PGWEIR_BUDGET: not JSON");
+});
+
+tests.run();
