@@ -1,7 +1,17 @@
 // From bus settings to the NATS client's options: servers, logins, and the pauses between dials.
 
-import { Backoff, type BusAddress, natsOptions } from "../../shared/bus/connection_options.ts";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  Backoff,
+  type BusAddress,
+  busOptions,
+  type BusSettings,
+  natsOptions,
+} from "../../shared/bus/connection_options.ts";
+import { BusError } from "../../shared/bus/mod.ts";
 import { assert, suite } from "../support/harness.ts";
+import { tempDir } from "../support/temp.ts";
 
 function optionsOf(address: Partial<BusAddress>): ReturnType<typeof natsOptions> {
   return natsOptions({ servers: ["nats://h"], name: "n", mesh: "m", ...address }, new Backoff());
@@ -67,6 +77,74 @@ settings("natsOptions() never gives up and notices a dead broker in seconds", ()
 });
 
 settings.run();
+
+const files = suite("busOptions");
+
+const dir = tempDir("options");
+const none: BusSettings = {
+  mesh: "m",
+  busUrl: ["nats://a", "nats://b"],
+  busCredentials: "",
+  busTlsCaFile: "",
+  busTlsCertFile: "",
+  busTlsKeyFile: "",
+};
+
+function write(name: string, content: string): string {
+  const path = join(dir, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+const pem = write("some.pem", "-----BEGIN CERTIFICATE-----\nhunter2\n-----END CERTIFICATE-----\n");
+
+files("busOptions() gives what is set and nothing else", () => {
+  assert.equal(busOptions(none), { mesh: "m", servers: ["nats://a", "nats://b"] });
+  assert.equal(busOptions({ ...none, busTlsCaFile: pem }).tls, { caFile: pem });
+  const both = { ...none, busTlsCertFile: pem, busTlsKeyFile: pem };
+  assert.equal(busOptions(both).tls, { certFile: pem, keyFile: pem });
+  const creds = "-----BEGIN NATS USER JWT-----\neyJ\n------END NATS USER JWT------\n\n" +
+    "-----BEGIN USER NKEY SEED-----\n" +
+    "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY\n" +
+    "------END USER NKEY SEED------\n";
+  const busCredentials = write("good.creds", creds);
+  assert.equal(busOptions({ ...none, busCredentials }), {
+    mesh: "m",
+    servers: ["nats://a", "nats://b"],
+    creds,
+  });
+});
+
+files("busOptions() names the setting and the file that it cannot use, and nothing in it", () => {
+  const bad = write("bad", "hunter2");
+  const cut = write(
+    "cut.creds",
+    "-----BEGIN NATS USER JWT-----\nhunter2\n------END NATS USER JWT------\n\n" +
+      "-----BEGIN USER NKEY SEED-----\nSUhunter2\n------END USER NKEY SEED------\n",
+  );
+  const missing = join(dir, "missing");
+  const rows: [Partial<BusSettings>, RegExp][] = [
+    [{ busCredentials: missing }, /^read bus_credentials: ".*\/missing" ENOENT$/],
+    [{ busCredentials: dir }, /^read bus_credentials: ".*" EISDIR$/],
+    [{ busCredentials: bad }, /^read bus_credentials: ".*\/bad" is no credentials file, wanted /],
+    [{ busCredentials: cut }, /^read bus_credentials: ".*\/cut.creds" is no credentials file/],
+    [{ busTlsCaFile: missing }, /^read bus_tls_ca_file: ".*\/missing" ENOENT$/],
+    [{ busTlsCaFile: bad }, /^read bus_tls_ca_file: ".*\/bad" is no PEM file$/],
+    [{ busTlsCertFile: bad, busTlsKeyFile: pem }, /^read bus_tls_cert_file: ".*\/bad"/],
+    [{ busTlsCertFile: pem, busTlsKeyFile: missing }, /^read bus_tls_key_file: ".*\/missing"/],
+    [{ busTlsCertFile: pem }, /^read bus_tls_cert_file and bus_tls_key_file: one of them is empty/],
+    [{ busTlsKeyFile: pem }, /^read bus_tls_cert_file and bus_tls_key_file: one of them is empty/],
+  ];
+  for (const [some, message] of rows) {
+    assert.throws(() => busOptions({ ...none, ...some }), (error: Error) => {
+      assert.match(error.message, message);
+      assert.not.match(error.message, /hunter2/);
+      return error instanceof BusError && error.code === "INVALID";
+    });
+  }
+});
+
+files.run();
 
 const pauses = suite("Backoff");
 

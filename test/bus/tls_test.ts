@@ -3,7 +3,14 @@
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Bus, BusError, type BusOptions, connectBus } from "../../shared/bus/mod.ts";
+import {
+  type Bus,
+  BusError,
+  type BusOptions,
+  busOptions,
+  connectBus,
+  openStore,
+} from "../../shared/bus/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { assert, suite, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
@@ -82,7 +89,10 @@ tls {
   ca_file: "${file("ca.pem")}", verify: true
 }\n`,
   );
-  server = await ManagedProcess.launch({ command: ["nats-server", "-c", file("nats.conf")] });
+  const jetstream = ["-js", "-sd", file("store")];
+  server = await ManagedProcess.launch({
+    command: ["nats-server", "-c", file("nats.conf"), ...jetstream],
+  });
   await server.ready("nats-server", () => server.output().includes("Server is ready"));
 }
 
@@ -111,6 +121,25 @@ tls("connectBus() verifies the server and shows its own certificate", async () =
   opened.push(one);
   assert.ok(await one.roundTripMs() >= 0);
 });
+
+tls(
+  "busOptions() takes files and login from the settings of a mesh, and the store works",
+  async () => {
+    const settings = {
+      mesh: "m",
+      busUrl: [`tls://worker:pass%20word@127.0.0.1:${port}`],
+      busCredentials: "",
+      busTlsCaFile: file("ca.pem"),
+      busTlsCertFile: identity.certFile,
+      busTlsKeyFile: identity.keyFile,
+    };
+    const one = await connectBus({ ...busOptions(settings), name: "one", logger });
+    opened.push(one);
+    const store = await openStore(one);
+    assert.ok(await store.create("a", new Uint8Array(1)));
+    assert.is((await store.list("")).length, 1);
+  },
+);
 
 tls(
   "connectBus() refuses a server of another authority, and is refused without a certificate",
