@@ -1,0 +1,198 @@
+// Accounts with the sums over their cells, and which accounts hang together. Two accounts are of one
+// component when a leaf is charged to both: only then does deciding about one bear on the other, so
+// each component is divided by itself, and only when something in it changed. Invariant: `charged` of an
+// account is the sum of the charges of its cells at every moment (Cell keeps it).
+
+import type { LeafRules } from "./accounts.ts";
+import type { Cell } from "./cell.ts";
+import type { FillAccount } from "./fill.ts";
+import { clientsLeaf } from "./leaf.ts";
+
+export class Account implements FillAccount {
+  readonly name: string;
+  readonly cap: number;
+  /** stands in for a leaf without a rule: nothing may be had of it */
+  readonly hidden: boolean;
+  component: Component;
+  charged = 0;
+  wanted = 0;
+  cells = 0;
+  /** leaves charged to it */
+  leaves = 0;
+  room = 0;
+  asked = 0;
+  weight = 0;
+  offset = 0;
+  /** scratch of a division: slots that others have to give back */
+  owed = 0;
+
+  constructor(name: string, cap: number, hidden: boolean, component: Component) {
+    this.name = name;
+    this.cap = cap;
+    this.hidden = hidden;
+    this.component = component;
+  }
+
+  /** May still be granted; negative: the cap fell below what is charged. */
+  get free(): number {
+    return this.cap - this.charged;
+  }
+}
+
+/** A leaf that somebody has a charge or a wish for. */
+export class ChargedLeaf {
+  readonly key: string;
+  readonly accounts: readonly Account[];
+  readonly sticky: boolean;
+  /** nobody can have more of it */
+  readonly cap: number;
+  cells = 0;
+
+  constructor(key: string, accounts: readonly Account[], sticky: boolean) {
+    this.key = key;
+    this.accounts = accounts;
+    this.sticky = sticky;
+    this.cap = Math.min(...accounts.map(({ cap }) => cap));
+  }
+
+  get component(): Component {
+    return this.accounts[0]!.component;
+  }
+
+  /** May still be granted to any one cell. */
+  get free(): number {
+    let free = Infinity;
+    for (const account of this.accounts) free = Math.min(free, account.free);
+    return free;
+  }
+}
+
+export class Component {
+  readonly accounts = new Set<Account>();
+  /** in no order; each knows its index */
+  readonly cells: Cell[] = [];
+  /** cells that something was heard of that is not decided yet */
+  readonly touched = new Set<Cell>();
+  /** what changed bears on others: the whole component is to be divided */
+  stale = false;
+  /** some cell has less than it wants, or an account is charged beyond its cap */
+  lacking = false;
+  /** when the next turn for a slot that cannot be split is due */
+  turnAt = Infinity;
+  /** where the next turns are given from */
+  cursor = 0;
+
+  add(cell: Cell): void {
+    cell.index = this.cells.push(cell) - 1;
+  }
+
+  remove(cell: Cell): void {
+    const last = this.cells.pop()!;
+    if (last !== cell) {
+      this.cells[cell.index] = last;
+      last.index = cell.index;
+    }
+    this.touched.delete(cell);
+  }
+}
+
+export class Components {
+  readonly #rules: LeafRules;
+  readonly #accounts = new Map<string, Account>();
+  readonly #leaves = new Map<string, ChargedLeaf>();
+  /** touched or stale, oldest first */
+  readonly changed = new Set<Component>();
+  /** with a turn that will be due */
+  readonly taking = new Set<Component>();
+
+  constructor(rules: LeafRules) {
+    this.#rules = rules;
+  }
+
+  accounts(): Iterable<Account> {
+    return this.#accounts.values();
+  }
+
+  hasRule(key: string): boolean {
+    return this.#rules(key) !== null;
+  }
+
+  /** A cell joins the leaf it is for. */
+  enter(cell: Cell, key: string): ChargedLeaf {
+    const leaf = this.#leaves.get(key) ?? this.#open(key);
+    leaf.cells++;
+    for (const account of leaf.accounts) account.cells++;
+    leaf.component.add(cell);
+    return leaf;
+  }
+
+  /** A cell leaves; what nobody uses any more is forgotten. */
+  leave(cell: Cell, leaf: ChargedLeaf): void {
+    const { component } = leaf;
+    component.remove(cell);
+    for (const account of leaf.accounts) account.cells--;
+    if (--leaf.cells > 0) return;
+    this.#leaves.delete(leaf.key);
+    for (const account of leaf.accounts) {
+      if (--account.leaves > 0) continue;
+      this.#accounts.delete(account.name);
+      component.accounts.delete(account);
+    }
+    if (component.accounts.size > 0) return;
+    this.changed.delete(component);
+    this.taking.delete(component);
+  }
+
+  /** A cell changed; where some lack something already, that bears on all. */
+  touch(cell: Cell): void {
+    const { component } = cell.leaf;
+    component.touched.add(cell);
+    if (component.lacking) component.stale = true;
+    this.changed.add(component);
+  }
+
+  /** Something was given back, or is missing: who lacks may get it. */
+  stir(component: Component): void {
+    component.stale = true;
+    this.changed.add(component);
+  }
+
+  stirAll(): void {
+    for (const { component } of this.#accounts.values()) this.stir(component);
+  }
+
+  #open(key: string): ChargedLeaf {
+    const rule = this.#rules(key);
+    const limits = rule?.accounts ?? [{ name: `none:${key}`, cap: 0 }];
+    const known = limits.map(({ name }) => this.#accounts.get(name));
+    const component = this.#joined(known.flatMap((account) => account?.component ?? []));
+    const accounts = limits.map(({ name, cap }, at) => {
+      const account = known[at] ?? new Account(name, cap, rule === null, component);
+      account.leaves++;
+      this.#accounts.set(name, account);
+      component.accounts.add(account);
+      return account;
+    });
+    const leaf = new ChargedLeaf(key, accounts, rule?.sticky ?? key.startsWith(clientsLeaf));
+    this.#leaves.set(key, leaf);
+    return leaf;
+  }
+
+  /** One component of several that hang together from now on: the largest takes the others in. */
+  #joined(components: readonly Component[]): Component {
+    const [whole, ...parts] = [...new Set(components)]
+      .sort((a, b) => b.cells.length - a.cells.length);
+    if (whole === undefined) return new Component();
+    for (const part of parts) {
+      for (const account of part.accounts) {
+        account.component = whole;
+        whole.accounts.add(account);
+      }
+      for (const cell of part.cells) whole.add(cell);
+      this.changed.delete(part);
+      this.taking.delete(part);
+      this.stir(whole);
+    }
+    return whole;
+  }
+}

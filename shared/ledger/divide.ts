@@ -1,0 +1,168 @@
+// Decides what the cells of one component are to have. Pure: no message is made here. Invariants:
+// - A raise takes only what is free: cap - sum of charges, in every account of the leaf. What others
+//   are asked to give back is free when they have said that it is, not before.
+// - Nobody is lowered below its fair share, a sticky cell not below what it holds, and no more is taken
+//   back than those lack who have less than their share (or than the cap fell by).
+// - While nobody lacks anything nothing is lowered, and little is raised: a wish that goes up and down
+//   below what was granted moves nothing.
+
+import type { Cell } from "./cell.ts";
+import type { Component } from "./components.ts";
+import type { Turns } from "./fill.ts";
+import { fill } from "./fill.ts";
+
+/** How long a cell keeps the slot that others need as much: shorter when they have none at all. */
+const TURN_MS = 60_000;
+const ONLY_TURN_MS = 500;
+
+/**
+ * The short way, for when nobody lacks anything: gives each touched cell what it wants, and some more in
+ * advance where much is free. False: not all of it fits, the component must be divided.
+ */
+export function raiseTouched(component: Component): boolean {
+  for (const cell of component.touched) {
+    if (!cell.movable) continue;
+    const { demand } = cell;
+    if (cell.leaf.free < Math.max(0, demand - cell.charge)) return false;
+    cell.settle(Math.max(cell.target, demand), false);
+  }
+  for (const cell of component.touched) if (cell.movable) topUp(cell);
+  return true;
+}
+
+/** Slots in advance: half of what is free, divided by all; renewed when half of that is used up. */
+function topUp(cell: Cell): void {
+  if (cell.wanted === 0) return;
+  let most = cell.leaf.cap - cell.demand;
+  for (const account of cell.leaf.accounts) {
+    most = Math.min(most, Math.floor(account.free / 2 / account.cells));
+  }
+  if (most < 1 || (cell.target - cell.demand) * 2 >= most) return;
+  cell.settle(Math.max(cell.target, cell.demand + most), false);
+}
+
+/** Divides the whole component. `mayRaise` false: nobody is given anything yet. */
+export function divide(component: Component, now: number, mayRaise: boolean): void {
+  const movable = findShares(component, now);
+  const decided = mayRaise ? raise(movable) : new Map<Cell, number>();
+  reclaim(component, movable, decided);
+  component.lacking = false;
+  for (const cell of movable) {
+    const target = decided.get(cell) ?? cell.target;
+    cell.settle(target, target < (mayRaise ? cell.share : cell.high));
+    if (target < cell.high) component.lacking = true;
+  }
+  for (const account of component.accounts) if (account.free < 0) component.lacking = true;
+}
+
+/** Sets `share` of the cells that can be moved, and returns them. The others keep what they have. */
+function findShares(component: Component, now: number): Cell[] {
+  for (const account of component.accounts) account.room = account.cap;
+  const movable: Cell[] = [];
+  for (const cell of component.cells) {
+    cell.low = cell.leaf.sticky ? cell.held : 0;
+    cell.high = Math.max(cell.low, cell.demand);
+    if (cell.movable) movable.push(cell);
+    const kept = cell.movable ? cell.low : cell.charge;
+    for (const account of cell.leaf.accounts) account.room -= kept;
+  }
+  const turns: Turns<Cell> = {
+    cursor: component.cursor,
+    waiting: 0,
+    keeps: ({ turnSince, target, filled }) =>
+      turnSince === null ? target > filled : now - turnSince < turnMs(filled),
+  };
+  fill(movable, turns);
+  component.cursor = turns.cursor;
+  component.turnAt = Infinity;
+  for (const cell of movable) {
+    cell.share = cell.filled;
+    if (!cell.extra) {
+      cell.turnSince = null;
+      continue;
+    }
+    const turn = turnMs(cell.share - 1);
+    if (cell.turnSince === null || now - cell.turnSince >= turn) cell.turnSince = now;
+    if (turns.waiting > 0) component.turnAt = Math.min(component.turnAt, cell.turnSince + turn);
+  }
+  return movable;
+}
+
+/** A turn over a share that is `rounded` down. */
+function turnMs(rounded: number): number {
+  return rounded === 0 ? ONLY_TURN_MS : TURN_MS;
+}
+
+/** Gives what is free now to those that have less than their share: to those that have least, first. */
+function raise(movable: readonly Cell[]): Map<Cell, number> {
+  const decided = new Map<Cell, number>();
+  const lacking = movable.filter((cell) => cell.target < cell.share);
+  for (const cell of lacking) {
+    for (const account of cell.leaf.accounts) account.room = account.free;
+    cell.low = cell.charge;
+    cell.high = Math.max(cell.charge, cell.share);
+  }
+  fill(lacking, { cursor: 0, waiting: 0, keeps: () => false });
+  for (const cell of lacking) {
+    const target = Math.min(cell.filled, cell.share);
+    if (target > cell.target) decided.set(cell, target);
+    cell.high = Math.max(cell.leaf.sticky ? cell.held : 0, cell.demand);
+  }
+  return decided;
+}
+
+/** How much a cell can give back, in the order in which it hurts least. */
+const stages: readonly {
+  spare(cell: Cell): number;
+  before(a: Cell, b: Cell): number;
+}[] = [
+  {
+    // granted, but not in use
+    spare: (cell) => cell.target - Math.max(cell.held, cell.share),
+    before: (a, b) => (b.target - b.held) - (a.target - a.held),
+  },
+  {
+    // idle: those that have been for longest
+    spare: (cell) => Math.min(cell.target, cell.held) - Math.max(cell.wanted, cell.share),
+    before: (a, b) => b.idleMs - a.idleMs,
+  },
+  {
+    // in use, beyond the fair share
+    spare: (cell) => cell.target - cell.share,
+    before: (a, b) => (b.target - b.share) - (a.target - a.share),
+  },
+];
+
+/** Takes back what is lacking; what is on its way back already counts as given. */
+function reclaim(
+  component: Component,
+  movable: readonly Cell[],
+  decided: Map<Cell, number>,
+): void {
+  for (const account of component.accounts) account.owed = -account.cap;
+  for (const cell of component.cells) {
+    const due = cell.movable ? Math.max(cell.target, cell.share) : cell.charge;
+    for (const account of cell.leaf.accounts) account.owed += due;
+  }
+  let rich = movable.filter((cell) => cell.target > cell.share && owedOf(cell) > 0);
+  for (const { spare, before } of stages) {
+    if (rich.length === 0) return;
+    for (const cell of rich.filter((cell) => spare(cell) > 0).sort(before)) {
+      const target = decided.get(cell) ?? cell.target;
+      const slots = Math.min(spare(cell), target - cell.share, owedOf(cell));
+      if (slots <= 0) continue;
+      decided.set(cell, target - slots);
+      for (const account of cell.leaf.accounts) account.owed -= slots;
+    }
+    rich = rich.filter((cell) =>
+      owedOf(cell) > 0 && (decided.get(cell) ?? cell.target) > cell.share
+    );
+  }
+}
+
+/** The most that an account of the cell lacks. */
+function owedOf(cell: Cell): number {
+  let owed = 0;
+  for (const account of cell.leaf.accounts) owed = Math.max(owed, account.owed);
+  return owed;
+}
