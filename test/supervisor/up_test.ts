@@ -247,7 +247,9 @@ test("every problem of a file is said, with its place", async () => {
 test("a supervisor that is killed takes its workers along, and leaves no lock", async () => {
   const rig = await Rig.make();
   const up = await rig.ready();
-  assert.is(childrenOf(up.pid).length, 2);
+  const children = childrenOf(up.pid);
+  for (const { pid } of rig.alive()) assert.ok(children.includes(pid));
+  assert.is(rig.alive().length, 2);
   up.signal("SIGKILL");
   await until("the workers' end", () => rig.alive().length === 0);
   const next = await rig.ready();
