@@ -26,7 +26,7 @@ export interface Store {
   create(key: string, value: Uint8Array): Promise<number | null>;
   /** The new revision; null: somebody else wrote or removed it since this one. */
   update(key: string, value: Uint8Array, revision: number): Promise<number | null>;
-  /** False: there is no such key, or another revision of it. */
+  /** Of a revision that this key had; false: there is no such key, or a later revision of it. */
   remove(key: string, revision?: number): Promise<boolean>;
   /**
    * All keys with this prefix, sorted; "" for every key. None is left out that was written before

@@ -170,6 +170,8 @@ export function storeConformance(name: string, open: () => Promise<StorePair>): 
     const random = seededRandom(seed);
     const pick = <T>(all: readonly T[]): T => all[Math.floor(random() * all.length)]!;
     const model = new Map<string, { value: string; revision: number }>();
+    /** All that a key ever had. */
+    const revisions = new Map<string, number[]>();
     let highest = 0;
     for (let step = 0; step < 400; step += 1) {
       const what = `seed ${seed}, step ${step}`;
@@ -177,7 +179,8 @@ export function storeConformance(name: string, open: () => Promise<StorePair>): 
       const key = `model.${pick(["a", "b", "c", "c.d"])}`;
       const value = `${step}`;
       const known = model.get(key);
-      const revision = random() < 0.7 ? known?.revision ?? highest : Math.floor(random() * highest);
+      const had = revisions.get(key) ?? [];
+      const revision = (random() < 0.7 ? had.at(-1) : pick(had)) ?? 0;
       const operation = pick(["get", "create", "update", "remove", "list"] as const);
       if (operation === "get") {
         assert.is(await valueOf(store, key), known?.value ?? null, what);
@@ -196,6 +199,7 @@ export function storeConformance(name: string, open: () => Promise<StorePair>): 
         if (written === null) continue;
         assert.ok(written > highest, what);
         highest = written;
+        revisions.set(key, [...had, written]);
         model.set(key, { value, revision: written });
       }
     }
