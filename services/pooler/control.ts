@@ -9,12 +9,15 @@ import process from "node:process";
 import {
   type Bus,
   BusError,
+  busOptions,
   type CancelOutcome,
   connectBus,
   type WorkerState,
 } from "../../shared/bus/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
+import type { Report } from "../../shared/ledger/mod.ts";
 import {
+  bootId,
   pgweirVersion,
   runtimeName,
   runtimeVersion,
@@ -23,26 +26,32 @@ import {
 } from "../../shared/sys/mod.ts";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { saltedPassword } from "../../shared/wire/mod.ts";
-import { Gauge, gaugeCount, type ToControl, type ToPlane } from "./messages.ts";
+import { LocalBudget } from "./local_budget.ts";
+import { Gauge, gaugeCount, type PoolBackends, type ToControl, type ToPlane } from "./messages.ts";
 import type { FleetSeat } from "./seat.ts";
 
 const presenceMs = 1000;
 /** What the owner of a key gets to carry out a cancel; PostgreSQL answers in milliseconds. */
 const cancelTimeoutMs = 5000;
-const watchSupervisorMs = 500;
+/** Short: another supervisor may follow at once, and knows nothing of the slots that we hold. */
+const watchSupervisorMs = 100;
+/** Who counts backends may have been restarted, and knows nothing of those that do not change. */
+const backendsMs = 5000;
 
 export class Control {
   readonly #config: Config;
   readonly #seat: FleetSeat;
   readonly #logger: Logger;
   readonly #gauges = new Int32Array(new SharedArrayBuffer(4 * gaugeCount));
-  readonly #incarnation = Date.now();
   readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
   #thread: Thread | null = null;
   #bus: Bus | null = null;
   #state: WorkerState = "starting";
   #addresses: readonly string[] = [];
   #nextCancel = 1;
+  /** null where the limits are the mesh's. */
+  readonly #localBudget: LocalBudget | null;
+  #backends: readonly PoolBackends[] = [];
   #exit: (code: number) => void = () => {};
   readonly #timers: ReturnType<typeof setInterval>[] = [];
 
@@ -50,6 +59,10 @@ export class Control {
     this.#config = config;
     this.#seat = seat;
     this.#logger = logger;
+    const isLocal = seat.bus === null || config.settings.budgetMode === "static";
+    this.#localBudget = isLocal
+      ? new LocalBudget(config, seat, (grant) => this.#tell({ type: "grant", grant }))
+      : null;
   }
 
   /** Runs until the data plane has stopped; returns the exit code. */
@@ -116,11 +129,12 @@ export class Control {
       {
         type: "start",
         config: this.#config,
-        seat: { index, count, workerId, incarnation: this.#incarnation, supervisorPid },
+        seat: { index, count, workerId, incarnation: this.#seat.incarnation, supervisorPid },
         listen,
         mockKey: createHash("sha256").update(this.#seat.fleetSecret).digest(),
         gauges: this.#gauges,
         version: pgweirVersion,
+        leaseMs: this.#localBudget === null ? this.#config.settings.budgetLeaseMs : null,
       } satisfies ToPlane,
     );
   }
@@ -162,6 +176,14 @@ export class Control {
         done?.(message.outcome);
         return;
       }
+      case "reports":
+        if (this.#localBudget !== null) this.#localBudget.onReports(message.reports);
+        else this.#report(message.reports);
+        return;
+      case "backends":
+        this.#backends = message.pools;
+        this.#tellBackends();
+        return;
       case "draining": {
         this.#setState("draining");
         const limit = this.#config.settings.drainTimeoutMs;
@@ -206,8 +228,9 @@ export class Control {
     const { bus, mesh, workerId } = this.#seat;
     if (bus === null) return;
     const joined = await connectBus({
+      // Without a token it is no embedded bus, and the file says how to log in.
+      ...(bus.token === null ? busOptions(this.#config.settings) : { token: bus.token }),
       servers: bus.servers,
-      token: bus.token ?? undefined,
       // A host starts, and serves, without its bus.
       background: true,
       name: `worker-${workerId}`,
@@ -222,9 +245,44 @@ export class Control {
         this.#cancels.set(id, (outcome) => resolve({ outcome }));
         this.#tell({ type: "cancel", id, processId: request.processId, secret: request.secret });
       }));
-    joined.onReconnect(() => this.#announce());
+    joined.onReconnect(() => {
+      this.#announce();
+      this.#tell({ type: "refresh" });
+    });
+    this.#joinBudget(joined);
     this.#timers.push(setInterval(() => this.#announce(), presenceMs));
     this.#announce();
+  }
+
+  #joinBudget(bus: Bus): void {
+    if (this.#localBudget !== null) return;
+    const { workerId } = this.#seat;
+    bus.subscribe(bus.subjects.budgetGrant(workerId), (grant) => {
+      this.#tell({ type: "grant", grant });
+    });
+    bus.subscribe(bus.subjects.budgetLeader, ({ epoch }) => {
+      this.#tell({ type: "leader", epoch });
+    });
+    if (this.#config.settings.budgetAuth === "") return;
+    this.#timers.push(setInterval(() => this.#tellBackends(), backendsMs));
+  }
+
+  /** Lost reports are made good by the next ones: the plane says everything each second. */
+  #report(reports: readonly Report[]): void {
+    const bus = this.#bus;
+    if (bus === null) return;
+    const subject = bus.subjects.budgetReport(this.#seat.workerId);
+    for (const report of reports) bus.publish(subject, report);
+  }
+
+  #tellBackends(): void {
+    const bus = this.#bus;
+    if (bus === null) return;
+    bus.publish(bus.subjects.budgetBackends(this.#seat.workerId), {
+      worker: this.#seat.workerId,
+      incarnation: this.#seat.incarnation,
+      leaves: this.#backends.map(({ leaf, pids }) => ({ leaf, pids: packPids(pids) })),
+    });
   }
 
   #setState(state: WorkerState): void {
@@ -237,8 +295,9 @@ export class Control {
     if (bus === null) return;
     bus.publish(bus.subjects.presence(this.#seat.workerId), {
       id: this.#seat.workerId,
-      incarnation: this.#incarnation,
+      incarnation: this.#seat.incarnation,
       host: hostname(),
+      boot: bootId(),
       pid: process.pid,
       state: this.#state,
       addresses: this.#addresses,
@@ -268,6 +327,13 @@ export class Control {
     }
     this.#tell({ type: "cancelRouted", id, outcome });
   }
+}
+
+/** Process ids as unsigned 32-bit numbers, big-endian. */
+function packPids(pids: readonly number[]): Uint8Array {
+  const view = new DataView(new ArrayBuffer(4 * pids.length));
+  for (const [index, pid] of pids.entries()) view.setUint32(4 * index, pid);
+  return new Uint8Array(view.buffer);
 }
 
 /** Host names of listen_addr become addresses; numeric ones and "*" stay. */

@@ -2,6 +2,7 @@
 
 import type { Config } from "../../shared/config/mod.ts";
 import type { CancelOutcome } from "../../shared/bus/mod.ts";
+import type { Grant, Report } from "../../shared/ledger/mod.ts";
 
 /** Where this worker stands in its fleet. */
 export interface Seat {
@@ -28,6 +29,8 @@ export type ToPlane =
     mockKey: Uint8Array;
     gauges: Int32Array;
     version: string;
+    /** How long grants hold without contact; null = limits are divided, and nobody need be heard. */
+    leaseMs: number | null;
   }
   | { type: "salted"; id: number; salted: Uint8Array | null }
   | { type: "resolved"; id: number; addresses: readonly string[]; reason: string }
@@ -35,8 +38,18 @@ export type ToPlane =
   | { type: "cancel"; id: number; processId: number; secret: Uint8Array }
   /** How the owner of a key that we asked has dealt with it; null = no answer. */
   | { type: "cancelRouted"; id: number; outcome: CancelOutcome | null }
+  | { type: "grant"; grant: Grant }
+  | { type: "leader"; epoch: number }
+  /** The bus is back: what was reported while it was lost is not known. */
+  | { type: "refresh" }
   | { type: "drain" }
   | { type: "stop" };
+
+/** The process ids of a pool's backends. */
+export interface PoolBackends {
+  readonly leaf: string;
+  readonly pids: readonly number[];
+}
 
 export type LogLevelName = "debug" | "info" | "warning" | "error";
 
@@ -60,6 +73,9 @@ export type ToControl =
   | { type: "resolve"; id: number; host: string }
   | { type: "routeCancel"; id: number; workerId: number; processId: number; secret: Uint8Array }
   | { type: "cancelOutcome"; id: number; outcome: CancelOutcome }
+  | { type: "reports"; reports: readonly Report[] }
+  /** All backends of this worker; only where somebody counts them. */
+  | { type: "backends"; pools: readonly PoolBackends[] }
   /** It takes no new clients: told to, by control or from the console. */
   | { type: "draining" }
   | { type: "stopped" };

@@ -20,6 +20,7 @@ import {
   readyForQuery,
 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
+import type { ClientGate } from "./client_gate.ts";
 import { ClientLogin } from "./client_login.ts";
 import type { ConsoleSession } from "./console_session.ts";
 import { Gather } from "./gather.ts";
@@ -45,6 +46,7 @@ const lingerMs = 2000;
 /** The address of a client that was gone before anybody asked. */
 const nowhere: SocketAddress = { host: "unknown", port: 0 };
 const readyIdle = readyForQuery("I");
+const noGates: readonly ClientGate[] = [];
 
 export class ClientSession implements StreamOwner {
   readonly plane: Plane;
@@ -57,8 +59,8 @@ export class ClientSession implements StreamOwner {
   pool: Pool | null = null;
   server: ServerConnection | null = null;
   closed = false;
-  /** It holds one of the max_client_conn places. */
-  counted = false;
+  /** The limits on clients that it is counted in. */
+  gates: readonly ClientGate[] = noGates;
   user = "";
   database = "";
   parameters: ParameterSet;

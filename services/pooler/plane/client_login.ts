@@ -3,7 +3,7 @@
 // Until the proof is right nothing tells whether the user or the database exists.
 
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { lookupDatabase } from "../../../shared/config/mod.ts";
+import { type DatabaseConfig, lookupDatabase } from "../../../shared/config/mod.ts";
 import {
   authenticationCleartext,
   authenticationMd5,
@@ -26,6 +26,7 @@ import {
   ScramServerExchange,
   verifyMd5Response,
 } from "../../../shared/wire/mod.ts";
+import type { ClientGate } from "./client_gate.ts";
 import type { ClientSession } from "./client.ts";
 import { consoleGreeting, ConsoleSession } from "./console_session.ts";
 import type { Credential } from "./credentials.ts";
@@ -184,9 +185,37 @@ export class ClientLogin {
         this.#refuse(refusal);
         return;
       }
-      plane.clientCount++;
-      client.counted = true;
+      this.#enter(plane.mainGates, () => this.#begin(startup));
+      return;
     }
+    this.#begin(startup);
+  }
+
+  /** Passes the gates one after the other, then goes on; waits at each as long as it must. */
+  #enter(gates: readonly ClientGate[], then: () => void): void {
+    const client = this.#client;
+    const [gate, ...rest] = gates;
+    if (gate === undefined) return then();
+    const isIn = () => {
+      // The main gate's list is one for all clients: nearly all have no other.
+      client.gates = client.gates.length === 0 && gates.length === 1 ? gates : [
+        ...client.gates,
+        gate,
+      ];
+      this.#enter(rest, then);
+    };
+    this.#later((done) => {
+      const entered = gate.enter(client, (refusal) => {
+        done(() => refusal === null ? isIn() : this.#refuse(refusal));
+      });
+      if (entered) done(isIn);
+    });
+  }
+
+  #begin(startup: Startup): void {
+    const client = this.#client;
+    const plane = client.plane;
+    const { packet } = startup;
     if (packet.minor > 0 || packet.protocolOptions.length > 0) {
       client.stream.sendBytes(negotiateProtocolVersion(0, packet.protocolOptions));
     }
@@ -367,7 +396,12 @@ export class ClientLogin {
       this.#refuse(startup.parameterRefusal);
       return;
     }
-    const pool = plane.poolFor(database, client.user, this.#credential);
+    this.#enter(plane.gatesFor(database, client.user), () => this.#join(database));
+  }
+
+  #join(database: DatabaseConfig): void {
+    const client = this.#client;
+    const pool = client.plane.poolFor(database, client.user, this.#credential);
     client.pool = pool;
     pool.clients++;
     if (pool.welcome !== null) {

@@ -4,7 +4,7 @@
 
 import { randomFillSync } from "node:crypto";
 import type { Config, DatabaseConfig, Settings } from "../../../shared/config/mod.ts";
-import { poolSizeFor } from "../../../shared/config/mod.ts";
+import { clientsDbLeaf, clientsLeaf, clientsUserLeaf } from "../../../shared/ledger/mod.ts";
 import {
   accept,
   closeFd,
@@ -21,13 +21,16 @@ import {
   unlinkUnix,
 } from "../../../shared/sys/mod.ts";
 import { makeCancelKey, readInt32 } from "../../../shared/wire/mod.ts";
-import { Gauge, type Seat, type ToPlane } from "../messages.ts";
+import { Gauge, type PoolBackends, type Seat, type ToPlane } from "../messages.ts";
 import { Arena, Outlet } from "./arena.ts";
+import { Budget } from "./budget.ts";
 import { Cancels } from "./cancels.ts";
+import { ClientGate } from "./client_gate.ts";
 import { ClientSession } from "./client.ts";
 import { statsLine } from "./console/mod.ts";
 import type { ControlLink } from "./control_link.ts";
 import { Credential } from "./credentials.ts";
+import { Departures } from "./departures.ts";
 import { Descriptors } from "./descriptors.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool } from "./pool.ts";
@@ -55,12 +58,16 @@ export class Plane {
   readonly outlet = new Outlet(this.arena);
   readonly tracker: ParameterTracker;
   readonly cancels = new Cancels(this);
+  readonly departures = new Departures(this);
   readonly prepared = new Prepared(this);
   readonly startups: StartupReader;
   readonly tracksStatements: boolean;
   readonly mockKey: Uint8Array;
-  readonly maxClients: number;
   readonly startedAt: number;
+  readonly budget: Budget;
+  /** max_client_conn. */
+  readonly clientGate: ClientGate;
+  readonly mainGates: readonly ClientGate[];
 
   readonly clients = new Set<ClientSession>();
   /** Oldest first. */
@@ -70,8 +77,7 @@ export class Plane {
   readonly keys = new Map<number, ClientSession>();
   /** The console's own counters. */
   readonly consoleStats = new PoolStats();
-  /** Clients that count against max_client_conn. */
-  clientCount = 0;
+  /** Server connections, those that PostgreSQL has not closed yet included. */
   openServers = 0;
   stopping = false;
 
@@ -81,6 +87,10 @@ export class Plane {
   readonly #credentials = new Map<string, Credential | null>();
   readonly #addresses = new Map<string, { addresses: readonly string[]; until: number }>();
   readonly #descriptors: Descriptors;
+  readonly #limitsDivided: boolean;
+  /** max_db_client_connections and max_user_client_connections, by leaf. */
+  readonly #gates = new Map<string, ClientGate>();
+  #backendsTold = "";
   #pauseLoggedAt = -Infinity;
   readonly #random = new Uint8Array(4096);
   #randomAt = this.#random.length;
@@ -109,21 +119,26 @@ export class Plane {
     control.watch(start.gauges);
     this.startedAt = Date.now();
     this.#lastPeriodAt = reactor.now;
+    this.#limitsDivided = start.leaseMs === null;
+    this.budget = new Budget(this, start.leaseMs ?? Infinity);
+    this.clientGate = new ClientGate(this, clientsLeaf, refusals.tooManyClients);
+    this.mainGates = [this.clientGate];
     const files = raiseFileLimit().soft;
     this.#descriptors = new Descriptors(files, this.share(this.settings.defaultPoolSize));
-    this.maxClients = Math.max(1, Math.min(keysMax, this.share(this.settings.maxClientConn)));
+    const maxClients = this.share(this.settings.maxClientConn);
     const { clientsMax } = this.#descriptors;
-    if (clientsMax < this.maxClients) {
+    if (clientsMax < maxClients) {
       this.control.log(
         "warning",
         `limit of open files is ${files}: it leaves room for ${clientsMax} clients of this worker, ` +
-          `not for the ${this.maxClients} of max_client_conn`,
+          `not for the ${maxClients} of max_client_conn`,
       );
     }
   }
 
-  /** This worker's part of a limit that the file gives for the whole fleet; at least 1. */
+  /** The most of a limit that this worker may have: all of it, unless limits are divided. */
   share(limit: number): number {
+    if (!this.#limitsDivided) return limit;
     const { index, count } = this.seat;
     return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
   }
@@ -195,6 +210,9 @@ export class Plane {
     if (this.control.onAnswer(message)) return;
     if (message.type === "drain") this.drain();
     else if (message.type === "stop") this.stop();
+    else if (message.type === "grant") this.budget.onGrant(message.grant);
+    else if (message.type === "leader") this.budget.onLeader(message.epoch);
+    else if (message.type === "refresh") this.#onRefresh();
     else if (message.type === "cancel") {
       this.cancels.perform(message.processId, message.secret, (outcome) => {
         this.control.post({ type: "cancelOutcome", id: message.id, outcome });
@@ -214,11 +232,30 @@ export class Plane {
     return this.#descriptors.serverRoom(this.clients.size + this.openServers);
   }
 
-  /** Why one more client can't be let in, or null. */
+  /** Why this worker itself can't take one more client, or null. */
   clientLimit(): Refusal | null {
-    const { clientsMax } = this.#descriptors;
-    if (this.clientCount >= this.maxClients) return refusals.tooManyClients;
-    return this.clientCount >= clientsMax ? refusals.outOfDescriptors : null;
+    const clients = this.clientGate.lease.held;
+    if (clients >= keysMax) return refusals.tooManyClients;
+    return clients >= this.#descriptors.clientsMax ? refusals.outOfDescriptors : null;
+  }
+
+  /** The limits that a client which has proved who it is comes under, beside max_client_conn. */
+  gatesFor(database: DatabaseConfig, user: string): ClientGate[] {
+    const { settings, config } = this;
+    const gates: ClientGate[] = [];
+    if ((database.maxDbClientConnections ?? settings.maxDbClientConnections) > 0) {
+      gates.push(this.#gate(clientsDbLeaf(database.name), refusals.tooManyDatabaseClients));
+    }
+    const userLimit = config.users.get(user)?.maxUserClientConnections ??
+      settings.maxUserClientConnections;
+    if (userLimit > 0) gates.push(this.#gate(clientsUserLeaf(user), refusals.tooManyUserClients));
+    return gates;
+  }
+
+  #gate(leaf: string, refusal: Refusal): ClientGate {
+    let gate = this.#gates.get(leaf);
+    if (gate === undefined) this.#gates.set(leaf, gate = new ClientGate(this, leaf, refusal));
+    return gate;
   }
 
   onAccepted(fd: number, unixSocket: boolean): void {
@@ -255,7 +292,7 @@ export class Plane {
     this.#descriptors.leaves(client.stream);
     this.loggingIn.delete(client);
     if (client.processId !== 0) this.keys.delete(client.processId);
-    if (client.counted) this.clientCount--;
+    for (const gate of client.gates) gate.leave();
     if (client.pool !== null) client.pool.clients--;
     if (this.stopping) this.#stopIfEmpty();
   }
@@ -272,21 +309,16 @@ export class Plane {
     return credential;
   }
 
-  poolFor(database: DatabaseConfig, user: string, client: Credential | null): Pool {
+  /** The pool of a client that is who it says; the database may name the user of the servers. */
+  poolFor(database: DatabaseConfig, clientUser: string, client: Credential | null): Pool {
+    const user = database.user ?? clientUser;
     const key = `${database.name}\0${user}`;
     let pool = this.pools.get(key);
     if (pool === undefined) {
-      const serverUser = database.user ?? user;
       const own = database.user === null ? client : this.credential(database.user);
       const credentials = database.password === null ? own : null;
-      pool = new Pool(
-        this,
-        database,
-        user,
-        database.password ?? own?.password ?? null,
-        credentials,
-        this.share(poolSizeFor(this.config, database.name, serverUser)),
-      );
+      const password = database.password ?? own?.password ?? null;
+      pool = new Pool(this, database, user, password, credentials);
       this.pools.set(key, pool);
     }
     return pool;
@@ -334,11 +366,13 @@ export class Plane {
   }
 
   #afterBatch(): void {
+    this.departures.onBatchEnd();
     if (this.#soon.size > 0) {
       const pools = this.#soon;
       this.#soon = new Set();
       for (const pool of pools) pool.dispatch();
     }
+    this.budget.onBatchEnd();
     this.control.flushLog();
   }
 
@@ -346,6 +380,8 @@ export class Plane {
     const now = this.reactor.now;
     const thorough = this.#sweeps++ % 10 === 0;
     for (const pool of this.pools.values()) pool.sweep(now, thorough);
+    this.budget.sweep(now);
+    this.#tellBackends();
     this.cancels.sweep(now);
     const limit = this.settings.clientLoginTimeoutMs;
     for (const client of this.loggingIn) {
@@ -363,6 +399,25 @@ export class Plane {
       this.#lastPeriodAt = now;
       if (this.settings.logStats) this.control.log("info", statsLine(all));
     }
+  }
+
+  #onRefresh(): void {
+    this.#backendsTold = "";
+    this.budget.refresh();
+  }
+
+  /** Whoever counts backends is told which are ours, as they change. */
+  #tellBackends(): void {
+    if (this.settings.budgetAuth === "" || this.#limitsDivided) return;
+    const pools: PoolBackends[] = [];
+    for (const { lease, servers } of this.pools.values()) {
+      const pids = [...servers].map(({ processId }) => processId).filter((pid) => pid !== 0);
+      if (pids.length > 0) pools.push({ leaf: lease.leaf, pids });
+    }
+    const told = JSON.stringify(pools);
+    if (told === this.#backendsTold) return;
+    this.#backendsTold = told;
+    this.control.post({ type: "backends", pools });
   }
 
   // --- log
@@ -391,15 +446,15 @@ export class Plane {
   logServer(server: ServerConnection, what: string): void {
     const { logConnections, logDisconnections } = this.settings;
     if (!logConnections && !logDisconnections) return;
-    const { database, serverUser } = server.pool;
-    const name = `${database.name}/${serverUser}@${server.address}:${server.port}`;
+    const { database, user } = server.pool;
+    const name = `${database.name}/${user}@${server.address}:${server.port}`;
     const age = Math.round((this.reactor.now - server.connectedAt) / 1000);
     this.control.log("info", `S-${server.id}: ${name} ${what} (age=${age}s)`);
   }
 
   logPool(pool: Pool, what: string): void {
     if (!this.settings.logPoolerErrors) return;
-    this.control.log("warning", `${pool.database.name}/${pool.serverUser}: ${what}`);
+    this.control.log("warning", `${pool.database.name}/${pool.user}: ${what}`);
   }
 }
 

@@ -1,9 +1,10 @@
 // The server connections of one (database, user) and the clients that wait for one. Strictly first
 // come, first served; idle servers last in, first out, so that the ones not needed grow old.
-// Invariants: an idle server and a waiting client never exist at once after `dispatch`; servers in
-// every state count against the size.
+// Invariants: an idle server and a waiting client never exist at once after `dispatch`; a server holds
+// a slot of the lease from before it connects until PostgreSQL has closed its end.
 
 import { CONSOLE_DATABASE, type DatabaseConfig } from "../../../shared/config/mod.ts";
+import { type Lease, poolLeaf } from "../../../shared/ledger/mod.ts";
 import { connectTcp, connectUnix, errnoText, setNoDelay, Stream } from "../../../shared/sys/mod.ts";
 import {
   authenticationOk,
@@ -13,6 +14,7 @@ import {
   readyForQuery,
   writeInt32,
 } from "../../../shared/wire/mod.ts";
+import type { LeaseOwner } from "./budget.ts";
 import type { ClientSession } from "./client.ts";
 import type { Credential } from "./credentials.ts";
 import type { ParameterSet } from "./parameters.ts";
@@ -28,20 +30,20 @@ const firstRetryMs = 50;
 const greetingsMax = 100;
 /** Where the key begins, from a greeting's end: 8 bytes of key, 6 of ReadyForQuery. */
 const keyFromEnd = 8 + 6;
+/** What the pool wanted in the last so many sweeps: a lull of half a second gives no slot away. */
+const demandsKept = 5;
 
-export class Pool {
+export class Pool implements LeaseOwner {
   readonly plane: Plane;
   readonly database: DatabaseConfig;
-  /** The user of the clients. */
+  /** The user of the server connections: the database's own, else the clients'. */
   readonly user: string;
-  /** The user of the server connections. */
-  readonly serverUser: string;
   /** What the pooler can prove to PostgreSQL for that user: a password, or what the client proved. */
   readonly password: string | null;
   readonly credential: Credential | null;
   readonly startupDefaults: readonly (readonly [string, string])[];
-  /** Server connections at most, in this worker. */
-  readonly size: number;
+  /** The slots for its servers; `held` counts those that are closing as well. */
+  readonly lease: Lease;
   readonly stats = new PoolStats();
   readonly counters = this.stats.totals;
   readonly statements = new StatementTable();
@@ -64,6 +66,9 @@ export class Pool {
   #failures = 0;
   #retryAt = 0;
   #nextHost = 0;
+  readonly #demands = new Array<number>(demandsKept).fill(0);
+  #demandAt = 0;
+  readonly #mixedWaits: boolean;
   readonly #greetings = new Map<ParameterSet, Uint8Array>();
   #spellings = new WeakMap<ParameterSet, ParameterSet>();
 
@@ -73,16 +78,16 @@ export class Pool {
     user: string,
     password: string | null,
     credential: Credential | null,
-    size: number,
   ) {
     this.plane = plane;
     this.database = database;
     this.user = user;
-    this.serverUser = database.user ?? user;
     this.password = password;
     this.credential = credential;
-    this.size = size;
     this.startupDefaults = Object.entries(database.startupParameters);
+    this.#mixedWaits = database.user !== null &&
+      [...plane.config.users.values()].some((user) => user.queryWaitTimeoutMs !== null);
+    this.lease = plane.budget.lease(poolLeaf(database.name, user), this);
   }
 
   get firstWaiter(): ClientSession | null {
@@ -176,16 +181,70 @@ export class Pool {
     if (this.waiting > 0) this.grow();
   }
 
-  /** Opens server connections for the clients that wait: all at once, up to the size. */
+  /** Opens server connections for the clients that wait: all at once, as far as slots go. */
   grow(): void {
     const now = this.plane.reactor.now;
     if (this.#retryAt > now) return;
-    let room = Math.min(this.waiting - this.#connecting, this.size - this.servers.size);
+    let room = this.waiting - this.#connecting;
     if (this.#failure !== null) room = Math.min(room, 1 - this.#connecting);
+    if (room <= 0) return;
+    this.plane.budget.expire();
+    if (room > this.lease.room) {
+      this.#want(this.#demand());
+      this.plane.budget.ask();
+      room = this.lease.room;
+    }
     if (room <= 0) return;
     // A pool without any server gets one even of the last descriptors.
     room = Math.min(room, Math.max(this.plane.serverRoom, this.servers.size === 0 ? 1 : 0));
     for (; room > 0 && this.#retryAt <= now; room--) this.#open();
+  }
+
+  // --- slots
+
+  onLease(): void {
+    this.#shed();
+    if (this.waiting > 0) this.plane.soon(this);
+  }
+
+  measure(now: number): void {
+    this.#demandAt = (this.#demandAt + 1) % demandsKept;
+    this.#demands[this.#demandAt] = 0;
+    this.#want(this.#demand());
+    const oldest = this.idle[0];
+    this.lease.idleMs = oldest === undefined ? 0 : Math.max(1, Math.round(now - oldest.idleSince));
+  }
+
+  /** Servers that are in use or on their way, and clients that wait for more. */
+  #demand(): number {
+    return this.servers.size - this.idle.length - this.#connecting +
+      Math.max(this.waiting, this.#connecting);
+  }
+
+  #want(demand: number): void {
+    const { lease } = this;
+    if (demand > (this.#demands[this.#demandAt] as number)) this.#demands[this.#demandAt] = demand;
+    const wanted = Math.max(...this.#demands);
+    if (wanted === lease.wanted) return;
+    lease.wanted = wanted;
+    lease.touch();
+  }
+
+  /** Gives up idle servers beyond the lease, the longest idle first. */
+  #shed(): void {
+    while (this.servers.size > this.lease.limit) {
+      const server = this.idle[0];
+      if (server === undefined) return;
+      server.close("evicted");
+    }
+  }
+
+  /** PostgreSQL has closed its end of a connection, or there was none. */
+  onSlotFree(): void {
+    this.lease.held--;
+    this.lease.touch();
+    this.plane.budget.ask();
+    if (this.waiting > 0) this.plane.soon(this);
   }
 
   // --- servers
@@ -252,6 +311,10 @@ export class Pool {
       server.close("server lifetime over");
       return;
     }
+    if (this.servers.size > this.lease.limit) {
+      server.close("too many servers in the pool");
+      return;
+    }
     this.idle.push(server);
     this.dispatch();
   }
@@ -261,7 +324,6 @@ export class Pool {
     this.servers.delete(server);
     const index = this.idle.indexOf(server);
     if (index >= 0) this.idle.splice(index, 1);
-    this.plane.openServers--;
     if (this.waiting > 0) this.plane.soon(this);
   }
 
@@ -302,27 +364,34 @@ export class Pool {
   /** Why a client has waited in vain: all servers are busy, or none can be had. */
   #queueRefusal(): Refusal {
     const failure = this.#failure;
-    if (failure === null) return refusals.queryWaitTimeout;
-    const hint = `Connections to the server are failing: ${failure.message}`;
-    return { ...refusals.queryWaitTimeout, hint };
+    const { budget } = this.plane;
+    let hint: string | null = null;
+    if (failure !== null) hint = `Connections to the server are failing: ${failure.message}`;
+    else if (budget.isLost) {
+      hint = "No more server connections are granted: the budget coordinator does not answer";
+    }
+    return hint === null ? refusals.queryWaitTimeout : { ...refusals.queryWaitTimeout, hint };
   }
 
   get lifetimeMs(): number {
     return this.database.serverLifetimeMs ?? this.plane.settings.serverLifetimeMs;
   }
 
-  get queryWaitTimeoutMs(): number {
-    return this.plane.config.users.get(this.user)?.queryWaitTimeoutMs ??
+  #waitTimeoutMs(client: ClientSession): number {
+    return this.plane.config.users.get(client.user)?.queryWaitTimeoutMs ??
       this.database.queryWaitTimeoutMs ?? this.plane.settings.queryWaitTimeoutMs;
   }
 
   /** Called ten times a second; `thorough`: servers are looked at too, once a second. */
   sweep(now: number, thorough: boolean): void {
-    const waitMs = this.queryWaitTimeoutMs;
-    for (;;) {
-      const client = this.#firstWaiter;
-      if (client === null || waitMs <= 0 || now - client.waitingSince < waitMs) break;
-      client.fail(this.#queueRefusal());
+    let client = this.#firstWaiter;
+    while (client !== null) {
+      const next = client.nextWaiter as ClientSession | null;
+      const waitMs = this.#waitTimeoutMs(client);
+      if (waitMs > 0 && now - client.waitingSince >= waitMs) client.fail(this.#queueRefusal());
+      // Of one user who came later waits longer; users may differ where the database has its own.
+      else if (!this.#mixedWaits) break;
+      client = next;
     }
     if (this.waiting > 0) this.grow();
     if (thorough) this.#sweepServers(now);
@@ -354,6 +423,8 @@ export class Pool {
     const server = new ServerConnection(this.plane, this, this.plane.nextId());
     this.servers.add(server);
     this.#connecting++;
+    this.lease.held++;
+    this.lease.touch();
     this.plane.openServers++;
     server.address = host;
     server.port = this.database.port;

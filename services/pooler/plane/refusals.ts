@@ -15,6 +15,16 @@ export const refusals = {
     message: "no more connections allowed (max_client_conn)",
     hint: "Close idle connections, or raise max_client_conn",
   },
+  tooManyDatabaseClients: {
+    code: "53300",
+    message: "client connections exceeded (max_db_client_connections)",
+    hint: "Close idle connections, or raise max_db_client_connections",
+  },
+  tooManyUserClients: {
+    code: "53300",
+    message: "client connections exceeded (max_user_client_connections)",
+    hint: "Close idle connections, or raise max_user_client_connections",
+  },
   outOfDescriptors: {
     code: "53300",
     message: "no more connections allowed (file descriptors)",

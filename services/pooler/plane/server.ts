@@ -14,6 +14,7 @@ import {
   parseParameterStatus,
   queryMessage,
   readInt32,
+  terminateMessage,
 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
@@ -61,6 +62,8 @@ const discardAll = bytesOf("DISCARD ALL\0");
 const listen = bytesOf("LISTEN\0");
 const reset = bytesOf("RESET\0");
 const outdatedPlan = bytesOf("\0RRevalidateCachedQuery\0");
+
+const terminate = terminateMessage();
 
 function bytesOf(text: string): Uint8Array {
   return new TextEncoder().encode(text);
@@ -207,9 +210,11 @@ export class ServerConnection implements StreamOwner {
   /** Closes the connection; idempotent. The linked client, if any, is unlinked and not told. */
   close(reason: string): void {
     if (this.state === ServerState.closed) return;
+    const wasIdle = this.state === ServerState.idle;
     this.move(ServerState.closed);
-    // Unset if the connection failed before there was a socket.
-    if (this.stream !== undefined) this.stream.close();
+    // Anywhere else it could become a part of what was sent before.
+    if (wasIdle && this.stream.pending === 0) this.stream.sendBytes(terminate);
+    this.plane.departures.add(this, this.requests.count > 0);
     this.login?.abandon();
     this.prepared.clear();
     this.#tail = null;

@@ -39,8 +39,13 @@ export class ServerLogin {
       this.fail("08001", `connect failed: ${errnoText(errno)}`);
       return;
     }
-    const pool = this.#server.pool;
-    const parameters = new Map([["user", pool.serverUser], ["database", pool.database.dbname]]);
+    const { plane, pool } = this.#server;
+    // The process may have slept since the slot was taken: then it may be another worker's by now.
+    if (plane.budget.isLost && pool.lease.held > pool.lease.floor) {
+      this.fail("08001", "the slot was lost: the budget coordinator does not answer");
+      return;
+    }
+    const parameters = new Map([["user", pool.user], ["database", pool.database.dbname]]);
     for (const [name, value] of pool.startupDefaults) parameters.set(name, value);
     this.#send(startupPacket(parameters));
   }
@@ -139,7 +144,7 @@ export class ServerLogin {
       case "md5": {
         const secret = password === null
           ? credential?.md5 ?? null
-          : md5Secret(this.#server.pool.serverUser, password);
+          : md5Secret(this.#server.pool.user, password);
         if (secret === null) return this.fail("28P01", "wrong password type");
         return this.#send(passwordMessage(md5Response(secret, request.salt)));
       }

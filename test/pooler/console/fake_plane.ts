@@ -76,8 +76,7 @@ export function fakePool(
   const entry = lookupDatabase(config, database)!;
   return {
     database: entry,
-    user,
-    serverUser: entry.user ?? user,
+    user: entry.user ?? user,
     clients: 0,
     waiting: 0,
     firstWaiter: null,
@@ -133,6 +132,7 @@ export function fakePlane(
         return this.waiting;
       },
     },
+    budget: { silentMs: 250, leases: [] },
     consoleStats: new PoolStats(),
     tracker: { indexOf: (name) => name === "application_name" ? 0 : -1 },
     hosts: new Map(),

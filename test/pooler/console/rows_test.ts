@@ -303,15 +303,16 @@ tests(
   },
 );
 
-tests("SHOW USERS shows users of the files and of the pools", () => {
+tests("SHOW USERS shows users of the files, the pools and the clients", () => {
   const plane = fakePlane({
     settings: "auth_file = users.txt\n[users]\nlimited = pool_size=6",
     files: { "users.txt": '"known" "secret"\n' },
     count: 2,
   });
-  const pool = fakePool(plane.config, "shop", "stranger", { clients: 2, serverUser: "known" });
+  const pool = fakePool(plane.config, "shop", "known", { clients: 2 });
   pool.servers.add(fakeServer());
   addPool(plane, pool);
+  for (const id of [1, 2]) plane.clients.add(fakeClient({ id, user: "stranger", pool }));
   assert.equal(
     pick(
       rowsOf(plane, "users"),

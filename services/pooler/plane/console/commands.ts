@@ -2,6 +2,7 @@
 // come from it, so that no command can be without the check its neighbours have. Pure.
 
 import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
+import { leaseColumns, leaseRows } from "./lease_rows.ts";
 import {
   databaseColumns,
   databaseRows,
@@ -108,6 +109,7 @@ export const showTable: ReadonlyMap<string, Show> = new Map<string, Show>([
   ["stats_averages", show(statsAveragesColumns, ({ plane }) => statsRows(plane, "averages"))],
   ["totals", show(totalsColumns, ({ plane }) => totalsRows(plane))],
   ["worker", show(workerColumns, workerRows)],
+  ["leases", show(leaseColumns, leaseRows)],
 ]);
 
 /**

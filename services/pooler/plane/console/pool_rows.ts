@@ -1,6 +1,6 @@
 // Rows about pools, databases, users and the worker as a whole. Each is made from one look at the
-// plane, so counts within a row agree with each other. Limits are this worker's part of those in the
-// file: that is what it enforces, and the parts of a fleet's workers add up to the file's number.
+// plane, so counts within a row agree with each other. Limits are those of the file, for the whole mesh;
+// where limits are divided, this worker's part of them.
 
 import { CONSOLE_DATABASE, type DatabaseConfig } from "../../../../shared/config/mod.ts";
 import { columnsOf, type Row } from "./encode.ts";
@@ -175,17 +175,17 @@ export const userColumns = columnsOf(
 function userNames(plane: PlaneView): Set<string> {
   const { userlist, users } = plane.config;
   const names = new Set([...userlist.keys(), ...users.keys()]);
-  for (const { user, serverUser } of plane.pools.values()) names.add(user).add(serverUser);
+  for (const { user } of plane.pools.values()) names.add(user);
+  for (const { user, pool } of plane.clients) if (pool !== null) names.add(user);
   return names;
 }
 
 export function* userRows({ plane }: Moment): Generator<Row> {
   const { users, settings } = plane.config;
   const usages = new Map<string, Usage>();
-  for (const { user, serverUser, servers, clients } of plane.pools.values()) {
-    add(usages, user, 0, clients);
-    add(usages, serverUser, servers.size, 0);
-  }
+  for (const { user, servers } of plane.pools.values()) add(usages, user, servers.size, 0);
+  // The database may name the user of the servers: clients are counted under their own.
+  for (const { user, pool } of plane.clients) if (pool !== null) add(usages, user, 0, 1);
   const part = (size: number | null | undefined) => {
     return size === null || size === undefined ? "" : String(plane.share(size));
   };

@@ -180,7 +180,7 @@ const serverStates: Readonly<Record<string, string>> = { login: "new" };
 
 export function* serverRows(moment: Moment): Generator<Row> {
   for (const pool of moment.plane.pools.values()) {
-    const { database: { name: database }, serverUser: user } = pool;
+    const { database: { name: database }, user } = pool;
     for (const server of present(pool.servers)) {
       const state = serverStates[server.state] ?? server.state;
       yield serverRow(moment, server, { database, user, state }, false);
@@ -202,7 +202,7 @@ export function* detailRows(moment: Moment, onlyWithBytes: boolean): Generator<R
     yield clientRow(moment, client, state, true);
   }
   for (const pool of pools.values()) {
-    const { database: { name: database }, serverUser: user } = pool;
+    const { database: { name: database }, user } = pool;
     for (const server of present(pool.servers)) {
       if (onlyWithBytes && !hasBytes(server)) continue;
       yield serverRow(moment, server, { database, user, state: `sv_${server.state}` }, true);

@@ -59,9 +59,8 @@ export interface ServerView {
 
 export interface PoolView {
   readonly database: DatabaseConfig;
-  /** The user of the clients. */
+  /** The user of the server connections. */
   readonly user: string;
-  readonly serverUser: string;
   readonly servers: ReadonlySet<ServerView>;
   /** Clients logged in here, waiting ones included. */
   readonly clients: number;
@@ -90,6 +89,17 @@ export interface CancelsView {
   queued(): Iterable<ServerView>;
 }
 
+/** What this worker may have of one limit; see shared/ledger. */
+export interface LeaseView {
+  readonly leaf: string;
+  readonly held: number;
+  readonly wanted: number;
+  readonly granted: number;
+  readonly floor: number;
+  /** So many it may hold now. */
+  readonly limit: number;
+}
+
 export interface PlaneView {
   readonly version: string;
   readonly config: Config;
@@ -101,6 +111,11 @@ export interface PlaneView {
   readonly pools: ReadonlyMap<string, PoolView>;
   readonly openServers: number;
   readonly cancels: CancelsView;
+  readonly budget: {
+    /** Milliseconds since the budget last answered; Infinity before the first time. */
+    readonly silentMs: number;
+    readonly leases: Iterable<LeaseView>;
+  };
   readonly consoleStats: PoolStats;
   readonly tracker: { indexOf(name: string): number };
   /** Addresses of server names, with the monotonic time up to which they hold. */
@@ -108,7 +123,7 @@ export interface PlaneView {
     string,
     { readonly addresses: readonly string[]; readonly until: number }
   >;
-  /** This worker's part of a limit of the file. */
+  /** The most that this worker may have of a limit of the file. */
   share(limit: number): number;
 }
 

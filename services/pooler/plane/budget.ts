@@ -1,0 +1,126 @@
+// The worker's slots: one lease for each pool and for each limit on clients, reported to the budget
+// (the mesh's coordinator, or with `budget_mode = static` the control thread) and raised and lowered by
+// its grants. Nothing waits here: who lacks a slot queues, and is told when its lease changes.
+// Invariants: a slot is taken before what it is for is opened, and given back when that has ended at
+// the other side too; without contact leases only shrink, see shared/ledger.
+
+import { type Grant, type Lease, LeaseTable } from "../../../shared/ledger/mod.ts";
+import type { Plane } from "./plane.ts";
+
+/** What a lease is for. */
+export interface LeaseOwner {
+  /** Its numbers changed, or a report of it was answered. */
+  onLease(): void;
+  /** Brings the lease's `wanted` and `idleMs` up to date; `touch()` if that changed what it wants. */
+  measure(now: number): void;
+}
+
+/** Reports that may follow each other at once, and the pace of those beyond. */
+const burst = 4;
+const paceMs = 50;
+const refreshMs = 1000;
+
+export class Budget {
+  readonly #plane: Plane;
+  readonly #leaseMs: number;
+  readonly #table: LeaseTable;
+  readonly #owners = new Map<Lease, LeaseOwner>();
+  #tokens = burst;
+  #tokensAt = 0;
+  #refreshedAt = -Infinity;
+  #urgent = false;
+  #paced = false;
+
+  /** `leaseMs`: how long grants hold without contact; Infinity where contact can't be lost. */
+  constructor(plane: Plane, leaseMs: number) {
+    this.#plane = plane;
+    this.#leaseMs = leaseMs;
+    const { workerId, incarnation } = plane.seat;
+    this.#table = new LeaseTable({ worker: workerId, incarnation, leaseMs });
+  }
+
+  lease(leaf: string, owner: LeaseOwner): Lease {
+    const lease = this.#table.lease(leaf);
+    this.#owners.set(lease, owner);
+    return lease;
+  }
+
+  get leases(): Iterable<Lease> {
+    return this.#owners.keys();
+  }
+
+  /** Milliseconds since the newest report that was answered; Infinity before the first. */
+  get silentMs(): number {
+    return performance.now() - this.#table.contactAt;
+  }
+
+  /** Out of contact for so long that nothing may be opened beyond the floors. */
+  get isLost(): boolean {
+    return this.silentMs > this.#leaseMs;
+  }
+
+  /** For the cold moment before something is opened: the process may have slept since the last sweep. */
+  expire(): void {
+    this.#table.expire(performance.now());
+  }
+
+  /** Something lacks a slot, or gave one back that others may lack: report after this batch. */
+  ask(): void {
+    this.#urgent = true;
+  }
+
+  onBatchEnd(): void {
+    if (this.#urgent) this.#report(false);
+  }
+
+  onGrant(grant: Grant): void {
+    for (const lease of this.#table.onGrant(grant, performance.now())) {
+      this.#owners.get(lease)?.onLease();
+    }
+  }
+
+  onLeader(epoch: number): void {
+    if (this.#table.onLeader(epoch, performance.now())) this.refresh();
+  }
+
+  /** Says everything again: whoever listened may have forgotten it. */
+  refresh(): void {
+    this.#refreshedAt = -Infinity;
+    this.#urgent = true;
+  }
+
+  /** Called ten times a second. */
+  sweep(now: number): void {
+    this.#table.expire(performance.now());
+    for (const owner of this.#owners.values()) owner.measure(now);
+    this.#report(false);
+  }
+
+  #report(paced: boolean): void {
+    const now = performance.now();
+    const full = now - this.#refreshedAt >= refreshMs;
+    if (!this.#mayReport(now)) {
+      if (this.#urgent && !this.#paced) {
+        this.#paced = true;
+        this.#plane.reactor.after(paceMs, () => this.#report(true));
+      }
+      return;
+    }
+    if (paced) this.#paced = false;
+    this.#urgent = false;
+    if (full) this.#refreshedAt = now;
+    const reports = this.#table.reports(now, full);
+    if (reports.length === 0) return;
+    this.#tokens--;
+    this.#plane.control.post({ type: "reports", reports });
+  }
+
+  #mayReport(now: number): boolean {
+    const more = Math.floor((now - this.#tokensAt) / paceMs);
+    if (more > 0) {
+      this.#tokens = Math.min(burst, this.#tokens + more);
+      this.#tokensAt = this.#tokens === burst ? now : this.#tokensAt + more * paceMs;
+    }
+    return this.#tokens > 0;
+  }
+}
