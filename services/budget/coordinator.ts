@@ -83,16 +83,15 @@ export class Coordinator {
   setConfig(config: Config): void {
     this.#config = config;
     const { budgetLeaseMs } = config.settings;
-    if (budgetLeaseMs !== this.#leaseMs) {
-      // Workers may go by the longer one for a while; to wait too long for them is safe.
-      const longer = Math.max(budgetLeaseMs, this.#leaseMs);
-      this.#log.info("budget_lease changed", { usedMs: longer, fromRestartOnMs: budgetLeaseMs });
-      if (longer !== this.#leaseMs) {
-        this.#leaseMs = longer;
-        this.#election?.stepDown("budget_lease changed");
-      }
+    // Workers may go by the longer one for a while, and to wait too long for them is safe.
+    this.#leaseMs = Math.max(budgetLeaseMs, this.#leaseMs);
+    if (budgetLeaseMs < this.#leaseMs) {
+      this.#log.info("a shorter budget_lease is used from the next start on", {
+        nowMs: this.#leaseMs,
+        thenMs: budgetLeaseMs,
+      });
     }
-    this.#term?.setConfig(config);
+    this.#term?.setConfig(config, this.#leaseMs);
   }
 
   /** Gives its leadership up, so that another takes over at once, and leaves the bus. */

@@ -17,7 +17,6 @@ export interface DeparturesOptions {
   readonly ledger: Ledger;
   readonly book: ChargeBook;
   readonly sightings: Sightings;
-  readonly leaseMs: number;
   readonly clock: () => number;
   readonly logger: Logger;
 }
@@ -163,8 +162,8 @@ export class Departures {
 
   /** Who ended, and whose lease has run out without a word. */
   #suspects(now: number): Inspected[] {
-    const { ledger, book, leaseMs } = this.#options;
-    const patienceMs = leaseMs * silenceFactor + silenceMarginMs;
+    const { ledger, book } = this.#options;
+    const patienceMs = ledger.leaseMs * silenceFactor + silenceMarginMs;
     const suspects: Inspected[] = [];
     for (const { worker, incarnation, lastReportAt, state } of ledger.workers()) {
       const departure = this.#departing.get(nameOf(worker, incarnation));

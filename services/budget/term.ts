@@ -57,6 +57,7 @@ export class Term {
   readonly #timers: ReturnType<typeof setInterval>[] = [];
   readonly #unsubscribe: (() => void)[] = [];
   #config: Config;
+  #leaseMs: number;
   #office: Office | null = null;
   #soon: ReturnType<typeof setTimeout> | null = null;
   #closed = false;
@@ -65,6 +66,7 @@ export class Term {
     const { logger, sightings } = options;
     this.#options = options;
     this.#config = options.config;
+    this.#leaseMs = options.leaseMs;
     this.#watch = new WorkerWatch(logger);
     this.#book = new ChargeBook({
       store: options.store,
@@ -86,7 +88,7 @@ export class Term {
 
   /** Takes over, then serves; returns when it does, or when the term ended before. */
   async start(): Promise<void> {
-    const { bus, epoch, leaseMs, clock, sightings, logger } = this.#options;
+    const { bus, epoch, clock, sightings, logger } = this.#options;
     const { saved, unreadable } = await this.#book.restore();
     if (this.#closed) return;
     for (const key of unreadable) {
@@ -94,8 +96,8 @@ export class Term {
     }
     const now = clock();
     const rules = leafRules(this.#config);
-    const ledger = new Ledger({ epoch, rules, leaseMs, silentMs, now });
-    const parts = { ledger, book: this.#book, sightings, leaseMs, clock, logger };
+    const ledger = new Ledger({ epoch, rules, leaseMs: this.#leaseMs, silentMs, now });
+    const parts = { ledger, book: this.#book, sightings, clock, logger };
     const departures = new Departures(parts, this.#config);
     for (const { worker, incarnation, charges, place, gone } of saved) {
       if (place !== null && sightings.placeOf(worker, incarnation) === null) {
@@ -132,10 +134,14 @@ export class Term {
     return this.#book.has(worker, incarnation);
   }
 
-  setConfig(config: Config): void {
+  setConfig(config: Config, leaseMs: number): void {
     this.#config = config;
-    this.#office?.ledger.setRules(leafRules(config), this.#options.clock());
-    this.#office?.departures.setConfig(config);
+    this.#leaseMs = leaseMs;
+    if (this.#office === null) return;
+    const { ledger, departures } = this.#office;
+    ledger.leaseMs = leaseMs;
+    ledger.setRules(leafRules(config), this.#options.clock());
+    departures.setConfig(config);
   }
 
   close(): void {

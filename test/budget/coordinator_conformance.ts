@@ -1,0 +1,191 @@
+// What coordinators do on any bus: one leads, another takes over, and at no moment do the workers together
+// hold or may they hold more than the cap. Run by the two test files beside it.
+
+import { assert, suite, until } from "../support/harness.ts";
+import { isAlive } from "../support/processes.ts";
+import { type Face, leaderOf, type MeshOptions, TestMesh } from "./mesh.ts";
+
+const poolSize = 20;
+const termMs = 3000;
+
+export function coordinatorConformance(face: Face): void {
+  const tests = suite(`coordinator on the ${face} bus`);
+  const inMesh = (
+    name: string,
+    run: (mesh: TestMesh) => Promise<void>,
+    more: Partial<MeshOptions> = {},
+  ) =>
+    tests(name, async () => {
+      const mesh = await TestMesh.start({ face, poolSize, ...more });
+      try {
+        await run(mesh);
+        assert.equal(mesh.violations, []);
+      } finally {
+        await mesh.stop();
+      }
+    });
+
+  inMesh("of two coordinators one leads, and the workers fill the cap", async (mesh) => {
+    const [leader, other] = await mesh.startCoordinators(2);
+    const workers = [mesh.addWorker(15), mesh.addWorker(15), mesh.addWorker(2)];
+    await until("the cap to be used", () => mesh.held === poolSize);
+    await until("a fair share", () => workers[0]!.lease.held === 9 && workers[2]!.lease.held === 2);
+    // Demand moves, and the slots follow it.
+    workers[0]!.wanted = 0;
+    await until("the slots to move", () => workers[1]!.lease.held === 15);
+    assert.equal(other!.epochs, []);
+    const ends = await Promise.all([leader!, other!].map((one) => one.process.stop()));
+    assert.equal(ends.map(({ code }) => code), [0, 0]);
+  });
+
+  inMesh(
+    "a leader that is killed is followed within two terms, and nothing is granted twice",
+    async (mesh) => {
+      const [leader, other] = await mesh.startCoordinators(2);
+      const workers = [mesh.addWorker(15), mesh.addWorker(15)];
+      await until("the cap to be used", () => mesh.held === poolSize);
+      await leader!.process.stop("SIGKILL");
+      workers[0]!.wanted = 0;
+      const killedAt = performance.now();
+      await leaderOf([other!], leader!.epochs[0]!);
+      assert.ok(performance.now() - killedAt < 2 * termMs, "the time to take over");
+      await until("grants of the new leader", () => workers[1]!.lease.held === 15);
+      assert.ok(other!.epochs[0]! > leader!.epochs[0]!);
+      await other!.process.stop();
+    },
+  );
+
+  inMesh(
+    "a leader that was frozen over its term finds it lost, and none of its grants counts",
+    async (mesh) => {
+      const [leader, other] = await mesh.startCoordinators(2);
+      const workers = [mesh.addWorker(15), mesh.addWorker(15)];
+      await until("the cap to be used", () => mesh.held === poolSize);
+      const oldEpoch = leader!.epochs[0]!;
+      leader!.process.signal("SIGSTOP");
+      // Demand changes meanwhile: there is much to grant for whoever wakes up.
+      workers[0]!.wanted = 3;
+      await leaderOf([other!], oldEpoch);
+      await until("grants of the new leader", () => workers[1]!.lease.held === 15);
+      const before = workers.map(({ grants }) => grants.length);
+      leader!.process.signal("SIGCONT");
+      workers[0]!.wanted = 15;
+      workers[1]!.wanted = 1;
+      await until("the old leader to notice", () => leader!.log.includes("no longer coordinates"));
+      await until("the slots to move back", () => workers[0]!.lease.held === 15);
+      for (const [at, { grants, table }] of workers.entries()) {
+        const late = grants.slice(before[at]).filter(({ epoch }) => epoch === oldEpoch);
+        assert.ok(late.every(({ epoch }) => epoch < table.epoch), "a grant that would be applied");
+      }
+      assert.equal(leader!.epochs, [oldEpoch]);
+      await Promise.all([leader!.process.stop(), other!.process.stop()]);
+    },
+  );
+
+  inMesh(
+    "a worker that is cut off stays charged under the next leader, until it is reported gone",
+    async (mesh) => {
+      const [leader, other] = await mesh.startCoordinators(2);
+      const cut = mesh.addWorker(15);
+      await until("15 slots", () => cut.lease.held === 15);
+      cut.mute();
+      cut.freeze();
+      await leader!.process.stop("SIGKILL");
+      await leaderOf([other!], leader!.epochs[0]!);
+      const worker = mesh.addWorker(20);
+      await until("what is left of the cap", () => worker.lease.held === 5, 15_000);
+      await until("the log to name it", () => other!.log.includes("workers are silent"));
+      const { bus } = mesh;
+      await until(
+        "the silence to be final",
+        () => !worker.lease.pending || worker.lease.held === 5,
+      );
+      assert.is(worker.lease.held, 5);
+      cut.die();
+      const gone = { worker: cut.id, incarnation: cut.incarnation };
+      assert.equal(await bus.request(bus.subjects.budgetGone, gone, 3000), {});
+      await until("the slots of the dead", () => worker.lease.held === 20);
+      assert.match(other!.log, /worker is gone/);
+      // Said again, it is answered again.
+      assert.equal(await bus.request(bus.subjects.budgetGone, gone, 3000), {});
+      await other!.process.stop();
+    },
+  );
+
+  inMesh("a worker that was noted as gone is known to be by the next leader", async (mesh) => {
+    const [leader, other] = await mesh.startCoordinators(2);
+    const dead = mesh.addWorker(20);
+    await until("all slots", () => dead.lease.held === 20);
+    dead.die();
+    const { bus } = mesh;
+    const gone = { worker: dead.id, incarnation: dead.incarnation };
+    await bus.request(bus.subjects.budgetGone, gone, 3000);
+    await leader!.process.stop("SIGKILL");
+    const worker = mesh.addWorker(20);
+    await until("the slots of the dead", () => worker.lease.held === 20, 15_000);
+    await other!.process.stop();
+  });
+
+  inMesh(
+    "a worker that falls silent and comes back is spoken of, and keeps its slots",
+    async (mesh) => {
+      const [leader] = await mesh.startCoordinators(1);
+      const worker = mesh.addWorker(12);
+      await until("12 slots", () => worker.lease.held === 12);
+      worker.mute();
+      await until("the silence", () => leader!.log.includes("workers are silent"));
+      worker.unmute();
+      await until("the return", () => leader!.log.includes("workers are back"));
+      assert.is(worker.lease.held, 12);
+      await leader!.process.stop();
+    },
+  );
+
+  inMesh("SIGHUP applies a new cap, and a file with problems changes nothing", async (mesh) => {
+    const [leader] = await mesh.startCoordinators(1);
+    const worker = mesh.addWorker(100);
+    await until("the cap", () => worker.lease.held === poolSize);
+    mesh.write({ poolSize: 30 });
+    await leader!.reload();
+    await until("the new cap", () => worker.lease.held === 30);
+    mesh.write({ poolSize: 40, broken: true });
+    await leader!.reload();
+    await until("the reason", () => /reload:.*pool_mode/.test(leader!.log));
+    assert.match(leader!.log, /nothing is changed/);
+    mesh.write({ poolSize: 10 });
+    await leader!.reload();
+    await until("the lower cap", () => worker.lease.held === 10);
+    await leader!.process.stop();
+  });
+
+  inMesh("SIGTERM gives the term up: another leads at once", async (mesh) => {
+    const [leader, other] = await mesh.startCoordinators(2);
+    const epoch = leader!.epochs[0]!;
+    assert.equal(await leader!.process.stop("SIGTERM"), { code: 0, signal: null });
+    const stoppedAt = performance.now();
+    await leaderOf([other!], epoch);
+    assert.ok(performance.now() - stoppedAt < termMs, "sooner than the end of the term");
+    assert.is(other!.epochs[0], epoch + 1);
+    await other!.process.stop();
+    assert.not(isAlive(other!.process.pid));
+  });
+
+  inMesh(
+    "a coordinator that is started again goes on with the charges it had saved",
+    async (mesh) => {
+      const [leader] = await mesh.startCoordinators(1);
+      const cut = mesh.addWorker(8);
+      await until("8 slots", () => cut.lease.held === 8);
+      cut.mute();
+      cut.freeze();
+      await leader!.process.stop();
+      const [next] = await mesh.startCoordinators(1);
+      assert.match(next!.log, /workers=1/);
+      const worker = mesh.addWorker(20);
+      await until("what is left of the cap", () => worker.lease.held === 12, 15_000);
+      await next!.process.stop();
+    },
+  );
+
+  tests.run();
+}

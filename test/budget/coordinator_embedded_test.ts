@@ -1,0 +1,6 @@
+// Coordinators on the embedded bus, whose store is served by this process as a supervisor does.
+// limit: 180 s
+
+import { coordinatorConformance } from "./coordinator_conformance.ts";
+
+coordinatorConformance("embedded");

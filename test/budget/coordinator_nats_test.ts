@@ -1,0 +1,9 @@
+// Coordinators on a real nats-server with JetStream.
+// limit: 180 s
+
+import { needs } from "../support/needs.ts";
+import { coordinatorConformance } from "./coordinator_conformance.ts";
+
+needs("nats-server");
+
+coordinatorConformance("nats");

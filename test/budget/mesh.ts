@@ -1,0 +1,301 @@
+// A small mesh for tests of the coordinator: real coordinator processes on a real bus, and workers that are
+// nothing but a lease table each, in this process, where what all of them hold can be added up at any
+// moment. A worker opens when it may and wants to, and closes when it must; it serves nobody.
+
+import { randomUUID } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import {
+  type Bus,
+  connectBus,
+  EmbeddedBus,
+  type Grant,
+  MemoryStore,
+  serveStore,
+} from "../../shared/bus/mod.ts";
+import { type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
+import { runtimeCommand } from "../../shared/sys/mod.ts";
+import { createLogger } from "../../shared/telemetry/mod.ts";
+import { until } from "../support/harness.ts";
+import { ManagedProcess } from "../support/managed_process.ts";
+import { type NatsServer, startNats } from "../support/nats.ts";
+import { tempDir } from "../support/temp.ts";
+
+const cli = resolve(import.meta.dirname!, "../../services/cli.ts");
+const stepMs = 20;
+const reportMs = 50;
+const fullReportMs = 1000;
+
+export const pool = poolLeaf("shop", "app");
+
+export type Face = "embedded" | "nats";
+
+export interface MeshOptions {
+  readonly face: Face;
+  readonly poolSize: number;
+  readonly leaseS?: number;
+  /** Lines for [pgbouncer]. */
+  readonly settings?: readonly string[];
+  /** The entry of "shop". */
+  readonly database?: string;
+}
+
+export class TestMesh {
+  readonly bus: Bus;
+  readonly nats: NatsServer | null;
+  readonly iniFile: string;
+  readonly workers: TestWorker[] = [];
+  /** Moments at which more was held or allowed than the cap. */
+  readonly violations: string[] = [];
+  leaseMs: number;
+  #cap: number;
+  readonly #options: MeshOptions;
+  readonly #embedded: { readonly url: string; readonly token: string } | null;
+  readonly #closers: (() => unknown)[];
+
+  static async start(options: MeshOptions): Promise<TestMesh> {
+    const logger = createLogger({ component: "test", level: "error", format: "text" });
+    const name = "test";
+    const mesh = "default";
+    if (options.face === "nats") {
+      const nats = await startNats({ jetstream: true });
+      const { url, token } = nats;
+      const bus = await connectBus({ servers: [url], token, name, mesh, logger });
+      return new TestMesh(options, bus, nats, null, [() => bus.close(), () => nats.stop()]);
+    }
+    const broker = new EmbeddedBus({});
+    const token = randomUUID();
+    const { url } = await broker.start({ token });
+    const bus = await connectBus({ servers: [url], token, name, mesh, logger });
+    const stop = serveStore(bus, new MemoryStore());
+    const closers = [stop, () => bus.close(), () => broker.close()];
+    return new TestMesh(options, bus, null, { url, token }, closers);
+  }
+
+  private constructor(
+    options: MeshOptions,
+    bus: Bus,
+    nats: NatsServer | null,
+    embedded: { url: string; token: string } | null,
+    closers: (() => unknown)[],
+  ) {
+    this.#options = options;
+    this.bus = bus;
+    this.nats = nats;
+    this.#embedded = embedded;
+    this.#closers = closers;
+    this.#cap = options.poolSize;
+    this.leaseMs = (options.leaseS ?? 10) * 1000;
+    this.iniFile = join(tempDir("budget"), "pgweir.ini");
+    this.write({});
+  }
+
+  /** Writes the file; a bad one when `broken`. The highest pool size so far is what is checked. */
+  write(change: { readonly poolSize?: number; readonly broken?: boolean }): void {
+    const { settings = [], database = "host=127.0.0.1" } = this.#options;
+    const poolSize = change.poolSize ?? this.#options.poolSize;
+    this.#cap = Math.max(this.#cap, poolSize);
+    const lines = [
+      "[databases]",
+      `shop = ${database}`,
+      "[pgbouncer]",
+      "pool_mode = transaction",
+      `default_pool_size = ${poolSize}`,
+      "budget_mode = leased",
+      `budget_lease = ${this.leaseMs / 1000}`,
+      ...(this.nats === null
+        ? []
+        : [`bus_url = nats://${this.nats.token}@127.0.0.1:${this.nats.port}`]),
+      ...settings,
+      ...(change.broken ? ["pool_mode = nonsense"] : []),
+      "",
+    ];
+    writeFileSync(this.iniFile, lines.join("\n"));
+  }
+
+  async startCoordinator(): Promise<TestCoordinator> {
+    const seat = this.#embedded === null ? {} : {
+      PGWEIR_BUDGET: JSON.stringify({
+        busUrl: this.#embedded.url,
+        busToken: this.#embedded.token,
+        mesh: "default",
+        supervisorPid: process.pid,
+        embedded: true,
+        name: `budget-${randomUUID().slice(0, 8)}`,
+      }),
+    };
+    const child = await ManagedProcess.launch({
+      command: [...runtimeCommand(), cli, "budget", this.iniFile],
+      environment: { ...process.env as Record<string, string>, ...seat },
+    });
+    return new TestCoordinator(child);
+  }
+
+  /** Starts coordinators and waits until one of them leads; the leader comes first. */
+  async startCoordinators(count: number): Promise<TestCoordinator[]> {
+    const all = await Promise.all(Array.from({ length: count }, () => this.startCoordinator()));
+    const leader = await leaderOf(all);
+    return [leader, ...all.filter((one) => one !== leader)];
+  }
+
+  addWorker(wanted = 0): TestWorker {
+    const worker = new TestWorker(this, this.workers.length + 1);
+    worker.wanted = wanted;
+    this.workers.push(worker);
+    return worker;
+  }
+
+  /** What all workers together hold. */
+  get held(): number {
+    return this.workers.reduce((sum, worker) => sum + worker.lease.held, 0);
+  }
+
+  check(): void {
+    const used = this.workers.map(({ lease }) => Math.max(lease.granted, lease.held));
+    const sum = used.reduce((a, b) => a + b, 0);
+    if (sum > this.#cap) this.violations.push(`${used.join("+")} of ${this.#cap}`);
+  }
+
+  async stop(): Promise<void> {
+    for (const worker of this.workers) worker.stop();
+    for (const close of this.#closers) await close();
+  }
+}
+
+export class TestCoordinator {
+  readonly process: ManagedProcess;
+
+  constructor(process: ManagedProcess) {
+    this.process = process;
+  }
+
+  get log(): string {
+    return this.process.stderr();
+  }
+
+  /** The epochs in which it took office. */
+  get epochs(): number[] {
+    return [...this.log.matchAll(/budget coordinator leads.*?epoch=(\d+)/g)].map(([, epoch]) =>
+      Number(epoch)
+    );
+  }
+
+  async reload(): Promise<void> {
+    const lines = () => this.log.match(/reload/g)?.length ?? 0;
+    const before = lines();
+    this.process.signal("SIGHUP");
+    await until("the reload", () => lines() > before);
+  }
+}
+
+/** The one that took office in the highest epoch, once there is one above `epoch`. */
+export async function leaderOf(
+  coordinators: readonly TestCoordinator[],
+  epoch = 0,
+  timeoutMs = 15_000,
+): Promise<TestCoordinator> {
+  try {
+    return await until(
+      "a leader",
+      () => coordinators.find(({ epochs }) => (epochs.at(-1) ?? 0) > epoch),
+      timeoutMs,
+    );
+  } catch (error) {
+    throw new Error(
+      `${(error as Error).message}\n${coordinators.map(({ log }) => log).join("---\n")}`,
+    );
+  }
+}
+
+export class TestWorker {
+  readonly id: number;
+  readonly incarnation = Date.now();
+  readonly table: LeaseTable;
+  readonly lease: Lease;
+  /** Server connections it has a use for. */
+  wanted = 0;
+  /** What came, applied or not. */
+  readonly grants: Grant[] = [];
+  readonly #mesh: TestMesh;
+  readonly #timers: ReturnType<typeof setInterval>[];
+  readonly #unsubscribe: (() => void)[] = [];
+  #mute = false;
+  #closes = true;
+  #fullAt = 0;
+
+  constructor(mesh: TestMesh, id: number) {
+    this.id = id;
+    this.#mesh = mesh;
+    const { bus, leaseMs } = mesh;
+    this.table = new LeaseTable({ worker: id, incarnation: this.incarnation, leaseMs });
+    this.lease = this.table.lease(pool);
+    this.#unsubscribe.push(
+      bus.subscribe(bus.subjects.budgetGrant(id), (grant) => this.#onGrant(grant)),
+      bus.subscribe(bus.subjects.budgetLeader, ({ epoch }) => {
+        if (!this.#mute && this.table.onLeader(epoch, performance.now())) this.#report(true);
+      }),
+    );
+    this.#timers = [
+      setInterval(() => this.#step(), stepMs),
+      setInterval(() => this.#report(false), reportMs),
+    ];
+  }
+
+  /** Says and hears nothing more; what it holds it keeps, as a process that is cut off does. */
+  mute(): void {
+    this.#mute = true;
+  }
+
+  unmute(): void {
+    this.#mute = false;
+  }
+
+  /** Its connections are held by somebody else: it neither opens nor closes. */
+  freeze(): void {
+    this.#closes = false;
+  }
+
+  /** The process is dead; what it held is closed by PostgreSQL. */
+  die(): void {
+    this.stop();
+    this.lease.held = 0;
+    this.lease.granted = 0;
+  }
+
+  stop(): void {
+    for (const timer of this.#timers) clearInterval(timer);
+    for (const stop of this.#unsubscribe) stop();
+  }
+
+  #onGrant(grant: Grant): void {
+    if (this.#mute) return;
+    this.grants.push(grant);
+    this.table.onGrant(grant, performance.now());
+    this.#mesh.check();
+  }
+
+  #step(): void {
+    const { lease, table } = this;
+    table.expire(performance.now());
+    this.#mesh.check();
+    if (!this.#closes) return;
+    const before = `${lease.held} ${lease.wanted}`;
+    lease.wanted = this.wanted;
+    const target = Math.min(lease.limit, Math.max(this.wanted, 0));
+    if (lease.held < target) lease.held += Math.min(lease.room, target - lease.held);
+    else if (lease.held > target) lease.held -= 1;
+    if (`${lease.held} ${lease.wanted}` !== before) lease.touch();
+    this.#mesh.check();
+  }
+
+  #report(full: boolean): void {
+    if (this.#mute) return;
+    const now = performance.now();
+    const due = full || now - this.#fullAt >= fullReportMs;
+    if (due) this.#fullAt = now;
+    const { bus } = this.#mesh;
+    for (const report of this.table.reports(now, due)) {
+      bus.publish(bus.subjects.budgetReport(this.id), report);
+    }
+  }
+}
