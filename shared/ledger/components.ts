@@ -3,7 +3,7 @@
 // each component is divided by itself, and only when something in it changed. Invariant: `charged` of an
 // account is the sum of the charges of its cells at every moment (Cell keeps it).
 
-import type { LeafRules } from "./accounts.ts";
+import type { LeafRule, LeafRules } from "./accounts.ts";
 import type { Cell } from "./cell.ts";
 import type { FillAccount } from "./fill.ts";
 import { clientsLeaf } from "./leaf.ts";
@@ -114,7 +114,7 @@ export class Components {
   }
 
   hasRule(key: string): boolean {
-    return this.#rules(key) !== null;
+    return this.#ruleOf(key) !== null;
   }
 
   /** A cell joins the leaf it is for. */
@@ -161,8 +161,13 @@ export class Components {
     for (const { component } of this.#accounts.values()) this.stir(component);
   }
 
-  #open(key: string): ChargedLeaf {
+  #ruleOf(key: string): LeafRule | null {
     const rule = this.#rules(key);
+    return rule === null || rule.accounts.length === 0 ? null : rule;
+  }
+
+  #open(key: string): ChargedLeaf {
+    const rule = this.#ruleOf(key);
     const limits = rule?.accounts ?? [{ name: `none:${key}`, cap: 0 }];
     const known = limits.map(({ name }) => this.#accounts.get(name));
     const component = this.#joined(known.flatMap((account) => account?.component ?? []));
@@ -189,6 +194,7 @@ export class Components {
         whole.accounts.add(account);
       }
       for (const cell of part.cells) whole.add(cell);
+      for (const cell of part.touched) whole.touched.add(cell);
       this.changed.delete(part);
       this.taking.delete(part);
       this.stir(whole);

@@ -182,25 +182,37 @@ function stop(cell: FillCell, level: number): void {
   }
 }
 
-/** Rounds shares up as far as there is room: first those that have their turn, then round robin. */
+/**
+ * Rounds shares up as far as there is room: first for those that have their turn, then for those with
+ * the smallest shares, and among equals round robin.
+ */
 function giveTurns<C extends FillCell>(contested: readonly C[], turns: Turns<C>): void {
-  const others: C[] = [];
+  const others = new Map<number, C[]>();
   for (const cell of contested) {
     if (cell.level - cell.filled <= ROUNDING) continue;
-    if (roomOf(cell) >= 1 && turns.keeps(cell)) roundUp(cell);
-    else others.push(cell);
-  }
-  if (others.length === 0) return;
-  const from = others.findIndex((cell) => cell.index >= turns.cursor);
-  for (let n = 0; n < others.length; n++) {
-    const cell = others[(Math.max(0, from) + n) % others.length]!;
-    if (roomOf(cell) < 1) {
-      turns.waiting++;
+    if (roomOf(cell) >= 1 && turns.keeps(cell)) {
+      roundUp(cell);
       continue;
     }
-    roundUp(cell);
-    turns.cursor = cell.index + 1;
+    const equals = others.get(cell.filled);
+    if (equals === undefined) others.set(cell.filled, [cell]);
+    else equals.push(cell);
   }
+  let { cursor } = turns;
+  for (const share of [...others.keys()].sort((a, b) => a - b)) {
+    const equals = others.get(share)!;
+    const from = Math.max(0, equals.findIndex(({ index }) => index >= turns.cursor));
+    for (let n = 0; n < equals.length; n++) {
+      const cell = equals[(from + n) % equals.length]!;
+      if (roomOf(cell) < 1) {
+        turns.waiting++;
+        continue;
+      }
+      roundUp(cell);
+      cursor = cell.index + 1;
+    }
+  }
+  turns.cursor = cursor;
 }
 
 function roundUp(cell: FillCell): void {

@@ -1,12 +1,17 @@
 // One leaf as its worker sees it: what it may hold, what it holds, what it could use. Read on the data
 // plane for every connection it opens, so the numbers are plain fields. Only the lease table writes
-// `granted`, `floor`, `pending` and `ack`; only the owner writes `held`, `wanted` and `idleMs`, and calls
+// `granted`, `floor`, `pending` and `ack`; only the owner writes `held`, `opening`, `wanted` and `idleMs`, and calls
 // touch() when the coordinator should hear of it before the next full report.
 
 export class Lease {
   readonly leaf: string;
   /** slots in use in any state, opening and closing ones included: free only when the peer has closed */
   held = 0;
+  /**
+   * those of `held` that PostgreSQL does not show yet: connecting. Beyond the floor they are not kept without
+   * contact, because the coordinator may go by what PostgreSQL shows: the owner then ends them at once.
+   */
+  opening = 0;
   /** slots there is a use for now, those in use included */
   wanted = 0;
   /** age of the oldest idle slot; 0 = none is idle */

@@ -152,8 +152,9 @@ export class LeaseTable {
     if (silentMs < this.leaseMs) return;
     const floorsEnd = silentMs >= FLOOR_LEASES * this.leaseMs;
     for (const lease of this.#leases.values()) {
-      if (floorsEnd && lease.held === 0) lease.floor = 0;
-      const kept = Math.max(lease.floor, lease.held);
+      const shown = lease.held - lease.opening;
+      if (floorsEnd && shown <= 0) lease.floor = 0;
+      const kept = Math.max(lease.floor, shown);
       if (lease.granted > kept) {
         lease.granted = kept;
         this.#dirty.add(lease);

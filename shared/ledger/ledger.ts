@@ -54,8 +54,8 @@ const SAVE_MS = 1000;
 /** How often workers are looked through for those that fell silent. */
 const LOOK_MS = 100;
 /** Cells that may be divided per millisecond in the long run, and at once after a quiet time. */
-const WORK_PER_MS = 500;
-const WORK_MAX = 200_000;
+const WORK_PER_MS = 200;
+const WORK_MAX = 50_000;
 /** Silence, in leases, after which a worker has given up even the floors it does not use. */
 const FLOORS_GONE_LEASES = 30;
 
@@ -91,12 +91,12 @@ export class Ledger {
     };
   }
 
-  /** Charges that an earlier leader saved, of a worker that nothing was heard of yet. */
+  /** Charges that an earlier leader saved; to be called before anything is reported. */
   restore(worker: number, incarnation: number, charges: Charges, now: number): void {
     const key = keyOf(worker, incarnation);
-    if (this.#gone.has(key) || this.#workers.has(key)) return;
-    const charged = new WorkerCharges(worker, incarnation, this.#books, now);
-    this.#workers.set(key, charged);
+    if (this.#gone.has(key)) return;
+    const charged = this.#workerOf(worker, incarnation, now);
+    if (charged.heard) return;
     charged.restore(charges);
     this.#awaited.add(charged);
     this.#recovering = true;
@@ -116,14 +116,9 @@ export class Ledger {
   report(report: Report, now: number): void {
     const { worker, incarnation, epoch, seq } = report;
     if (![worker, incarnation, epoch, seq].every(isCount)) return;
-    const key = keyOf(worker, incarnation);
     // One that has promised itself to a later leader takes nothing from us.
-    if (epoch > this.epoch || this.#gone.has(key)) return;
-    let charged = this.#workers.get(key);
-    if (charged === undefined) {
-      charged = new WorkerCharges(worker, incarnation, this.#books, now);
-      this.#workers.set(key, charged);
-    }
+    if (epoch > this.epoch || this.#gone.has(keyOf(worker, incarnation))) return;
+    const charged = this.#workerOf(worker, incarnation, now);
     charged.take(report, now);
     if (!charged.heard) return;
     this.#awaited.delete(charged);
@@ -199,6 +194,16 @@ export class Ledger {
     for (const { name, cap, charged, wanted, hidden } of this.#books.components.accounts()) {
       if (!hidden) yield { name, cap, charged, wanted };
     }
+  }
+
+  #workerOf(worker: number, incarnation: number, now: number): WorkerCharges {
+    const key = keyOf(worker, incarnation);
+    let charged = this.#workers.get(key);
+    if (charged === undefined) {
+      charged = new WorkerCharges(worker, incarnation, this.#books, now);
+      this.#workers.set(key, charged);
+    }
+    return charged;
   }
 
   #look(now: number): void {

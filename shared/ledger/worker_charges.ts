@@ -267,7 +267,7 @@ export class WorkerCharges {
       return cell;
     }
     // Told once: it acknowledges, and is not asked to acknowledge that again.
-    if (ack === 0 || has) {
+    if ((ack === 0 || has) && this.#refused.size < CELLS_MAX) {
       this.#refused.add(leaf);
       this.#books.due.add(this);
     }

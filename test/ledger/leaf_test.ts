@@ -1,0 +1,63 @@
+// The keys of leaves: one key per leaf, one leaf per key, whatever characters names have.
+
+import {
+  clientsDbLeaf,
+  clientsLeaf,
+  clientsUserLeaf,
+  LEAF_LENGTH_MAX,
+  parseLeaf,
+  poolLeaf,
+} from "../../shared/ledger/mod.ts";
+import { assert, suite } from "../support/harness.ts";
+
+const test = suite("ledger/leaf");
+
+for (const name of ["shop", "a/b", "a:b", "100%", "ü~'()*", "日本", "\t\n", "clients", "*"]) {
+  test(`parseLeaf() reads back what was made of ${JSON.stringify(name)}`, () => {
+    assert.equal(parseLeaf(poolLeaf(name, "u")), { kind: "pool", database: name, user: "u" });
+    assert.equal(parseLeaf(poolLeaf("d", name)), { kind: "pool", database: "d", user: name });
+    assert.equal(parseLeaf(clientsDbLeaf(name)), { kind: "clients/db", database: name });
+    assert.equal(parseLeaf(clientsUserLeaf(name)), { kind: "clients/user", user: name });
+  });
+}
+
+test("parseLeaf() reads the leaf of all clients", () => {
+  assert.equal(parseLeaf(clientsLeaf), { kind: "clients" });
+});
+
+test("poolLeaf() takes a name that is no well-formed text", () => {
+  assert.is(poolLeaf("a\ud800", "u"), poolLeaf("a\ufffd", "u"));
+});
+
+test("poolLeaf() tells names apart that would look alike unencoded", () => {
+  assert.is.not(poolLeaf("a/b", "c"), poolLeaf("a", "b/c"));
+});
+
+for (
+  const key of [
+    "",
+    "pool:",
+    "pool:a",
+    "pool:a/",
+    "pool:/u",
+    "pool:a/b/c",
+    "clients/db:",
+    "clients/db:a/b",
+    "clients/db",
+    "clients:",
+    "group:a",
+    "pool:%/u",
+    "pool:%C3/u",
+    "pool:%61/u",
+    "pool:ü/u",
+    "pool:a/u\n",
+    ` ${clientsLeaf}`,
+    poolLeaf("a".repeat(LEAF_LENGTH_MAX), "u"),
+  ]
+) {
+  test(`parseLeaf() refuses ${JSON.stringify(key.slice(0, 40))}`, () => {
+    assert.is(parseLeaf(key), null);
+  });
+}
+
+test.run();
