@@ -17,42 +17,62 @@ const ONLY_TURN_MS = 500;
 
 /**
  * The short way, for when nobody lacks anything: gives each touched cell what it wants, and some more in
- * advance where much is free. False: not all of it fits, the component must be divided.
+ * advance where much is free. False: not all of it fits, nothing was given, and the component must be divided.
  */
 export function raiseTouched(component: Component): boolean {
-  for (const cell of component.touched) {
-    if (!cell.movable) continue;
-    const { demand } = cell;
-    if (cell.leaf.free < Math.max(0, demand - cell.charge)) return false;
-    cell.settle(Math.max(cell.target, demand), false);
-  }
-  for (const cell of component.touched) if (cell.movable) topUp(cell);
+  const cells = [...component.touched].filter((cell) => cell.movable);
+  if (!fits(cells)) return false;
+  for (const cell of cells) cell.settle(Math.max(cell.target, cell.demand), false);
+  for (const cell of cells) topUp(cell);
   return true;
+}
+
+/** What a cell would take of what is free to have all it wants. */
+function needOf(cell: Cell): number {
+  return Math.max(0, cell.demand - cell.charge);
+}
+
+function fits(cells: readonly Cell[]): boolean {
+  for (const { accounts } of cells) {
+    for (const account of accounts) account.room = account.free;
+  }
+  for (const cell of cells) {
+    const need = needOf(cell);
+    for (const account of cell.accounts) account.room -= need;
+  }
+  return cells.every(({ accounts }) => accounts.every(({ room }) => room >= 0));
 }
 
 /** Slots in advance: half of what is free, divided by all; renewed when half of that is used up. */
 function topUp(cell: Cell): void {
   if (cell.wanted === 0) return;
   let most = cell.leaf.cap - cell.demand;
-  for (const account of cell.leaf.accounts) {
+  for (const account of cell.accounts) {
     most = Math.min(most, Math.floor(account.free / 2 / account.cells));
   }
   if (most < 1 || (cell.target - cell.demand) * 2 >= most) return;
   cell.settle(Math.max(cell.target, cell.demand + most), false);
 }
 
-/** Divides the whole component. `mayRaise` false: nobody is given anything yet. */
-export function divide(component: Component, now: number, mayRaise: boolean): void {
+/**
+ * Divides the whole component. `mayRaise` false: nobody is given anything yet. True: a raise was taken back
+ * that had not been sent, and what it took is free again: divide once more.
+ */
+export function divide(component: Component, now: number, mayRaise: boolean): boolean {
   const movable = findShares(component, now);
   const decided = mayRaise ? raise(movable) : new Map<Cell, number>();
   reclaim(component, movable, decided);
   component.lacking = false;
+  let freed = false;
   for (const cell of movable) {
     const target = decided.get(cell) ?? cell.target;
+    const { charge } = cell;
     cell.settle(target, target < (mayRaise ? cell.share : cell.high));
+    if (cell.charge < charge) freed = true;
     if (target < cell.high) component.lacking = true;
   }
   for (const account of component.accounts) if (account.free < 0) component.lacking = true;
+  return freed && component.lacking;
 }
 
 /** Sets `share` of the cells that can be moved, and returns them. The others keep what they have. */
@@ -64,7 +84,7 @@ function findShares(component: Component, now: number): Cell[] {
     cell.high = Math.max(cell.low, cell.demand);
     if (cell.movable) movable.push(cell);
     const kept = cell.movable ? cell.low : cell.charge;
-    for (const account of cell.leaf.accounts) account.room -= kept;
+    for (const account of cell.accounts) account.room -= kept;
   }
   const turns: Turns<Cell> = {
     cursor: component.cursor,
@@ -98,7 +118,7 @@ function raise(movable: readonly Cell[]): Map<Cell, number> {
   const decided = new Map<Cell, number>();
   const lacking = movable.filter((cell) => cell.target < cell.share);
   for (const cell of lacking) {
-    for (const account of cell.leaf.accounts) account.room = account.free;
+    for (const account of cell.accounts) account.room = account.free;
     cell.low = cell.charge;
     cell.high = Math.max(cell.charge, cell.share);
   }
@@ -142,7 +162,7 @@ function reclaim(
   for (const account of component.accounts) account.owed = -account.cap;
   for (const cell of component.cells) {
     const due = cell.movable ? Math.max(cell.target, cell.share) : cell.charge;
-    for (const account of cell.leaf.accounts) account.owed += due;
+    for (const account of cell.accounts) account.owed += due;
   }
   let rich = movable.filter((cell) => cell.target > cell.share && owedOf(cell) > 0);
   for (const { spare, before } of stages) {
@@ -152,7 +172,7 @@ function reclaim(
       const slots = Math.min(spare(cell), target - cell.share, owedOf(cell));
       if (slots <= 0) continue;
       decided.set(cell, target - slots);
-      for (const account of cell.leaf.accounts) account.owed -= slots;
+      for (const account of cell.accounts) account.owed -= slots;
     }
     rich = rich.filter((cell) =>
       owedOf(cell) > 0 && (decided.get(cell) ?? cell.target) > cell.share
@@ -163,6 +183,6 @@ function reclaim(
 /** The most that an account of the cell lacks. */
 function owedOf(cell: Cell): number {
   let owed = 0;
-  for (const account of cell.leaf.accounts) owed = Math.max(owed, account.owed);
+  for (const account of cell.accounts) owed = Math.max(owed, account.owed);
   return owed;
 }

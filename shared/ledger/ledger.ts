@@ -253,7 +253,7 @@ export class Ledger {
     this.#work -= component.touched.size;
     if (component.stale || !mayRaise || !raiseTouched(component)) {
       this.#work -= component.cells.length;
-      divide(component, now, mayRaise);
+      if (divide(component, now, mayRaise)) divide(component, now, mayRaise);
       if (mayRaise && !component.lacking) raiseTouched(component);
     }
     component.touched.clear();
