@@ -1,0 +1,145 @@
+// Silent and ended workers whose backends PostgreSQL still shows: with budget_auth the coordinator frees
+// their slots one by one, as the backends end, and none before.
+// limit: 120 s
+
+import { assert, suite, until } from "../support/harness.ts";
+import { needs } from "../support/needs.ts";
+import { startPostgres } from "../support/postgres.ts";
+import { RawClient } from "../support/raw_client.ts";
+import { pool, TestMesh, type TestWorker } from "./mesh.ts";
+
+needs("postgresql");
+
+const password = "it's only for the test";
+const postgres = await startPostgres({ auth: "scram-sha-256" });
+await postgres.query("CREATE DATABASE shop");
+await postgres.query("CREATE ROLE app LOGIN PASSWORD 'app'");
+await postgres.query("CREATE ROLE auditor LOGIN PASSWORD 'it''s only for the test'");
+await postgres.query("GRANT pg_monitor TO auditor");
+
+const tests = suite("coordinator with budget_auth");
+tests.after(() => postgres.stop("immediate"));
+
+async function inMesh(run: (mesh: TestMesh) => Promise<void>): Promise<void> {
+  const mesh = await TestMesh.start({
+    face: "embedded",
+    poolSize: 10,
+    leaseS: 1,
+    database: `host=127.0.0.1 port=${postgres.port}`,
+    settings: [`budget_auth = user=auditor password='it''s only for the test' dbname=postgres`],
+  });
+  try {
+    await run(mesh);
+    assert.equal(mesh.violations, []);
+  } finally {
+    await mesh.stop();
+  }
+}
+
+async function connections(count: number): Promise<{ client: RawClient; pid: number }[]> {
+  return await Promise.all(Array.from({ length: count }, async () => {
+    const client = await RawClient.login(postgres, {
+      user: "app",
+      database: "shop",
+      password: "app",
+    });
+    const rows = await client.query("SELECT pg_backend_pid()") as string[][];
+    return { client, pid: Number(rows[0]![0]) };
+  }));
+}
+
+function nameBackends(mesh: TestMesh, worker: TestWorker, pids: readonly number[]): void {
+  const bytes = new Uint8Array(pids.length * 4);
+  pids.forEach((pid, at) => new DataView(bytes.buffer).setUint32(at * 4, pid));
+  mesh.bus.publish(mesh.bus.subjects.budgetBackends(worker.id), {
+    worker: worker.id,
+    incarnation: worker.incarnation,
+    leaves: [{ leaf: pool, pids: bytes }],
+  });
+}
+
+tests(
+  "a silent worker is charged the backends that PostgreSQL shows, and then none",
+  () =>
+    inMesh(async (mesh) => {
+      const [leader] = await mesh.startCoordinators(1);
+      const cut = mesh.addWorker();
+      const worker = mesh.addWorker(1);
+      await until("both", () => worker.lease.held === 1);
+      cut.wanted = 8;
+      await until("8 slots", () => cut.lease.held === 8);
+      const { granted, floor } = cut.lease;
+      const open = await connections(8);
+      nameBackends(mesh, cut, open.map(({ pid }) => pid));
+      cut.mute();
+      cut.freeze();
+      worker.wanted = 10;
+      await until("the silence", () => leader!.log.includes("workers are silent"));
+      await until("what is left", () => worker.lease.held === 10 - granted);
+      // Two of its clients end: their slots are free, as soon as its lease is over.
+      for (const { client } of open.splice(0, 2)) await client.end();
+      cut.lease.held = 6;
+      assert.ok(floor < 6);
+      await until("the slots of two backends", () => worker.lease.held === 4, 15_000);
+      for (const { client } of open) await client.end();
+      cut.lease.held = 0;
+      // It might come back up to its floor, until it has been silent for thirty leases.
+      await until("all slots", () => worker.lease.held === 10, 45_000);
+      assert.not(leader!.log.includes(password));
+      await leader!.process.stop();
+    }),
+);
+
+tests(
+  "the slots of a worker that ended are free when its backends are, and not before",
+  () =>
+    inMesh(async (mesh) => {
+      const [leader] = await mesh.startCoordinators(1);
+      const dead = mesh.addWorker(10);
+      await until("10 slots", () => dead.lease.held === 10);
+      const open = await connections(2);
+      nameBackends(mesh, dead, open.map(({ pid }) => pid));
+      dead.stop();
+      const worker = mesh.addWorker(10);
+      const gone = { worker: dead.id, incarnation: dead.incarnation };
+      await mesh.bus.request(mesh.bus.subjects.budgetGone, gone, 3000);
+      await open[0]!.client.end();
+      // The other backend is busy and has not noticed: looks pass, and nothing is granted.
+      const looks = async () => {
+        const [row] = await postgres.query(
+          "SELECT sessions FROM pg_stat_database WHERE datname = 'postgres'",
+        );
+        return Number(row!["sessions"]);
+      };
+      const before = await looks();
+      await until("three looks", async () => await looks() >= before + 6, 15_000, 100);
+      assert.is(worker.lease.held, 0);
+      dead.die();
+      await open[1]!.client.end();
+      await until("the slots of the dead", () => worker.lease.held === 10, 15_000);
+      await leader!.process.stop();
+    }),
+);
+
+tests(
+  "while PostgreSQL cannot be asked nothing is freed, and the log says why",
+  () =>
+    inMesh(async (mesh) => {
+      const [leader] = await mesh.startCoordinators(1);
+      const dead = mesh.addWorker(10);
+      await until("10 slots", () => dead.lease.held === 10);
+      await postgres.query("ALTER ROLE auditor NOLOGIN");
+      dead.stop();
+      const gone = { worker: dead.id, incarnation: dead.incarnation };
+      await mesh.bus.request(mesh.bus.subjects.budgetGone, gone, 3000);
+      const worker = mesh.addWorker(10);
+      await until("the reason", () => /28000.*not permitted to log in/.test(leader!.log));
+      assert.is(worker.lease.held, 0);
+      dead.die();
+      await postgres.query("ALTER ROLE auditor LOGIN");
+      await until("the slots of the dead", () => worker.lease.held === 10, 15_000);
+      await leader!.process.stop();
+    }),
+);
+
+tests.run();
