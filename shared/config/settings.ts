@@ -207,7 +207,7 @@ export const settingsTable = [
   w("bus_tls_ca_file", "string", "", "G", "start", "works", "PEM file of the authorities that sign the bus's certificates; empty is the system's, with tls:// in bus_url."),
   w("bus_tls_cert_file", "string", "", "G", "start", "works", "PEM file of the certificate shown to the bus; bus_tls_key_file goes with it."),
   w("bus_tls_key_file", "string", "", "G", "start", "works", "PEM file of the key of bus_tls_cert_file."),
-  w("budget_mode", oneOf("static", "leased"), "static", "G", "start", "works", "How limits are shared: leased moves slots to the workers that have clients waiting, limits are totals of the mesh; static divides them by the workers of the host."),
+  w("budget_mode", oneOf("static", "leased"), "leased", "G", "start", "works", "How limits are shared: leased moves slots to the workers that have clients waiting, limits are totals of the mesh; static divides them by the workers of the host."),
   w("budget_lease", "seconds", "10", "G", "start", "works", "Seconds a worker may use leased slots without hearing from the coordinator; the same on every host of a mesh.", { min: 1 }),
   w("budget_auth", "string", "", "G", "reload", "works", "Login to PostgreSQL (user=a password=b dbname=c) with which the coordinator counts the backends of silent workers; empty is none.", { secret: true }),
   w("overload_interval", "seconds", "1", "G", "reload", "ignored", "Seconds between two measurements of CPU wait and work.", { min: 0.1 }),

@@ -31,6 +31,8 @@ const shown: readonly (readonly [string, string, string, string, "yes" | "no"])[
   ["", "pool_mode", "transaction", "session", "yes"],
   ["", "workers", "auto", "auto", "no"],
   ["workers = 4", "workers", "4", "auto", "no"],
+  ["", "budget_mode", "leased", "leased", "no"],
+  ["budget_mode = static", "budget_mode", "static", "leased", "no"],
   ["", "conffile", MAIN, "", "yes"],
   ["", "bus_url", "", "", "no"],
   ["bus_url = nats://u:hunter2@h", "bus_url", "********", "", "no"],
