@@ -145,17 +145,22 @@ export class Cell implements FillCell {
     this.#recharge();
   }
 
-  /** PostgreSQL shows so many backends of a worker that must be down to its floor, or below (0). */
+  /**
+   * PostgreSQL shows so many backends of a worker that must be down to its floor, or below (0). What was
+   * sent stays charged, up to that: a report from before, that comes late, does not know of it.
+   */
   shown(backends: number, keepsFloor: boolean): void {
     const floor = keepsFloor ? this.chargedFloor : 0;
+    const most = Math.max(floor, backends);
     this.held = backends;
-    this.#base = Math.max(floor, backends);
+    this.#base = most;
     this.#baseFloor = floor;
-    this.#outstanding = [];
-    this.#sentSeq = 0;
-    this.target = this.#base;
+    for (const sent of this.#outstanding) {
+      sent.granted = Math.min(sent.granted, most);
+      sent.floor = Math.min(sent.floor, floor);
+    }
+    this.target = most;
     this.pending = false;
-    this.#sent = { leaf: this.leaf.key, granted: this.#base, floor, pending: false };
     this.#recharge();
   }
 

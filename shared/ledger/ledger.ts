@@ -10,12 +10,12 @@
 //   report of this epoch replaces that, because its worker ignores earlier leaders from then on.
 
 import type { LeafRules } from "./accounts.ts";
+import type { Books } from "./books.ts";
 import type { Component } from "./components.ts";
 import { Components } from "./components.ts";
 import { divide, raiseTouched } from "./divide.ts";
 import type { Charges, Decision, Report, Saving } from "./messages.ts";
 import { isCount } from "./messages.ts";
-import type { Books } from "./worker_charges.ts";
 import { WorkerCharges } from "./worker_charges.ts";
 
 export interface LedgerOptions {

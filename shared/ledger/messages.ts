@@ -86,3 +86,11 @@ export const LEAVES_MAX = 200;
 export function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
+
+/** Larger numbers are no numbers of slots. */
+export const SLOTS_MAX = 1_000_000_000;
+
+/** A number of slots that is believed. */
+export function isSlots(value: unknown): value is number {
+  return isCount(value) && value <= SLOTS_MAX;
+}

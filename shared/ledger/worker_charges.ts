@@ -7,28 +7,13 @@
 // - Numbers of cells and keys are bounded whatever a worker reports.
 
 import { Cell } from "./cell.ts";
-import type { Components } from "./components.ts";
+import type { Books } from "./books.ts";
 import { LEAF_LENGTH_MAX } from "./leaf.ts";
 import type { Charge, Charges, Decision, LeafGrant, LeafReport, Report } from "./messages.ts";
-import { isCount, LEAVES_MAX } from "./messages.ts";
-
-/** What the incarnations of one ledger share. */
-export interface Books {
-  readonly epoch: number;
-  components: Components;
-  /** with something to be told */
-  readonly due: Set<WorkerCharges>;
-  /** charged other than was handed out for saving last */
-  readonly unsaved: Set<WorkerCharges>;
-  /** of the last grant; one count for all, so that it rises even if an incarnation was forgotten */
-  seq: number;
-  liveWorkers: number;
-}
+import { isCount, isSlots, LEAVES_MAX, SLOTS_MAX } from "./messages.ts";
 
 /** Leaves one incarnation can be charged for; those beyond are answered with nothing granted. */
 const CELLS_MAX = 20_000;
-/** Larger numbers in reports are no numbers of slots. */
-const COUNT_MAX = 1_000_000_000;
 /** How often the cells of an incarnation are looked through. */
 const LOOK_MS = 1000;
 /** A leaf that a live worker did not mention for so long is granted again, so that it says what it has. */
@@ -114,7 +99,6 @@ export class WorkerCharges {
       const count = backends.get(key) ?? 0;
       if (!isSlots(count)) continue;
       cell.shown(count, keepsFloors || count > 0);
-      this.unacked.delete(cell);
       this.#books.components.stir(cell.leaf.component);
     }
   }
@@ -233,7 +217,7 @@ export class WorkerCharges {
     if (!isCount(report.wanted)) return;
     const cell = this.cells.get(report.leaf) ?? this.#meet(report, seq);
     if (cell === null || seq <= cell.reportSeq) return;
-    const wanted = Math.min(report.wanted, COUNT_MAX);
+    const wanted = Math.min(report.wanted, SLOTS_MAX);
     const ack = Math.min(report.ack, this.#books.seq);
     const { charge, demand, held: heldBefore, known } = cell;
     const settled = Math.max(cell.share, cell.target);
@@ -308,8 +292,4 @@ export class WorkerCharges {
       }
     }
   }
-}
-
-function isSlots(value: unknown): value is number {
-  return isCount(value) && value <= COUNT_MAX;
 }

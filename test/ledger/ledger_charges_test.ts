@@ -205,7 +205,7 @@ test("a silent worker that is back gives back what others lack", () => {
   const { ledger, seq } = grantedLedger();
   const now = 10 + SILENT_MS;
   ledger.report(reportOf(2, 1, { [LEAF]: { wanted: 10 } }), now);
-  const [{ seq: taken }] = ledger.decide(now).map(({ grant }) => grant) as [{ seq: number }];
+  const taken = ledger.decide(now)[0]!.grant.seq;
   const two = { wanted: 10, granted: 4, held: 4, ack: taken };
   ledger.report(reportOf(2, 2, { [LEAF]: two }), now + 1);
   ledger.report(reportOf(1, 3, { [LEAF]: { held: 6, wanted: 6, granted: 6, ack: seq } }), now + 1);
@@ -250,6 +250,24 @@ test("backends() leaves clients alone", () => {
   ledger.decide(0);
   ledger.backends(1, 1, new Map(), 10 + LEASE_MS * 31);
   assert.ok(chargedOf(ledger, "clients") >= 4);
+});
+
+test("a late report does not void a grant that came after it, when backends() was in between", () => {
+  // Report 3 hung in the network; the worker got what was granted in answer to report 2 meanwhile, fell out
+  // of contact and kept 7 of it. Then report 3 came and said: 2.
+  const ledger = ledgerOf(oneLeaf(20));
+  ledger.report(reportOf(1, 1, { [LEAF]: { held: 2, wanted: 2, granted: 2 } }), 0);
+  const raised = ledger.decide(0)[0]!.grant.leaves[0]!.granted;
+  assert.ok(raised > 7);
+  ledger.report(reportOf(9, 1, {}), 0);
+  ledger.report(reportOf(1, 2, { [LEAF]: { held: 2, wanted: 8, granted: 2 } }), 5);
+  ledger.decide(5);
+  const now = 6 + LEASE_MS * 1.1 + 1001;
+  ledger.backends(1, 1, new Map([[LEAF, 7]]), now);
+  const kept = charged(ledger);
+  assert.ok(kept >= 7);
+  ledger.report(reportOf(1, 3, { [LEAF]: { held: 2, wanted: 8, granted: 2 } }), now);
+  assert.is(charged(ledger), kept);
 });
 
 test("a worker that is back after backends() is charged what it says", () => {
