@@ -3,7 +3,7 @@
 
 import { type Broker, type StartBroker } from "../../bus/brokers.ts";
 import { until } from "../../support/harness.ts";
-import type { Ini } from "../../support/ini.ts";
+import { type Ini, withDefaults } from "../../support/ini.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { freePort } from "../../support/temp.ts";
@@ -25,7 +25,8 @@ export class Fleet {
   constructor(broker: Broker, port: number, ini: Ini, ids: readonly number[]) {
     this.broker = broker;
     this.port = port;
-    this.#ini = ini;
+    // Nobody here hands out slots.
+    this.#ini = withDefaults(ini, { pgbouncer: { budget_mode: "static" } });
     this.#ids = ids;
   }
 
