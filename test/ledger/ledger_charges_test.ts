@@ -84,23 +84,7 @@ test("a report from before the lowering changes nothing when it comes after the 
   assert.is(one!.wanted, 16);
 });
 
-test("of several grants under way the highest that may still arrive is charged", () => {
-  // Up, down, up: the worker acknowledges the first; the second and third may come in any order.
-  const { ledger } = grantedLedger();
-  const down = lower(ledger, 20).grant.seq;
-  ledger.report(reportOf(2, 2, { [LEAF]: { wanted: 0 } }), 30);
-  ledger.report(reportOf(1, 3, { [LEAF]: { held: 6, wanted: 9, granted: 6, ack: 1 } }), 30);
-  const up = ledger.decide(30).find(({ worker }) => worker === 1)!.grant;
-  const high = up.leaves[0]!.granted;
-  assert.ok(high >= 9 - 4, "it is raised again");
-  const all = charged(ledger);
-  // The answer to a report that acknowledges the lowering only: the raise may still arrive.
-  ledger.report(reportOf(1, 4, { [LEAF]: { held: 5, wanted: 9, granted: 5, ack: down } }), 40);
-  assert.ok(charged(ledger) >= high);
-  assert.ok(charged(ledger) <= all);
-});
-
-test("a grant that may still arrive is charged although a later, lower one is acknowledged only then", () => {
+test("a lowering that was repeated is freed by the first of its messages that is acknowledged", () => {
   const { ledger } = grantedLedger();
   const before = charged(ledger);
   const first = lower(ledger, 20).grant.seq;
