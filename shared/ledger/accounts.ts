@@ -46,18 +46,25 @@ function limitsOf(config: Config, key: string, leaf: Leaf): AccountRule[] {
     return limited(key, own ?? settings.maxUserClientConnections);
   }
   const database = lookupDatabase(config, leaf.database);
-  if (database === null) return [];
   if (leaf.kind === "clients/db") {
+    if (database === null) return [];
     return limited(key, database.maxDbClientConnections ?? settings.maxDbClientConnections);
   }
-  const ofUser = users.get(leaf.user)?.maxUserConnections ?? settings.maxUserConnections;
+  const ofUser = limited(
+    `user:${encodeName(leaf.user)}`,
+    users.get(leaf.user)?.maxUserConnections ?? settings.maxUserConnections,
+  );
+  if (database === null) {
+    // Connections to a database that is no more in the file count for their user until they are closed.
+    return ofUser.length === 0 ? [] : [{ name: key, cap: 0 }, ...ofUser];
+  }
   return [
     { name: key, cap: poolSizeFor(config, leaf.database, leaf.user) },
     ...limited(
       `db:${encodeName(leaf.database)}`,
       database.maxDbConnections ?? settings.maxDbConnections,
     ),
-    ...limited(`user:${encodeName(leaf.user)}`, ofUser),
+    ...ofUser,
   ];
 }
 

@@ -70,7 +70,7 @@ export class Cell implements FillCell {
 
   constructor(owner: WorkerCharges, key: string, components: Components) {
     this.owner = owner;
-    this.leaf = components.enter(this, key);
+    this.leaf = components.enter(this, key, []);
     this.#sent = { leaf: key, granted: 0, floor: 0, pending: false };
   }
 
@@ -191,8 +191,9 @@ export class Cell implements FillCell {
   move(from: Components, to: Components): void {
     const key = this.leaf.key;
     this.#count(-this.charge, -this.wanted);
+    const former = this.leaf.accounts;
     from.leave(this, this.leaf);
-    this.leaf = to.enter(this, key);
+    this.leaf = to.enter(this, key, former);
     this.#count(this.charge, this.wanted);
   }
 

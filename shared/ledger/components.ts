@@ -10,7 +10,7 @@ import { clientsLeaf } from "./leaf.ts";
 
 export class Account implements FillAccount {
   readonly name: string;
-  readonly cap: number;
+  cap: number;
   /** stands in for a leaf without a rule: nothing may be had of it */
   readonly hidden: boolean;
   component: Component;
@@ -117,9 +117,9 @@ export class Components {
     return this.#ruleOf(key) !== null;
   }
 
-  /** A cell joins the leaf it is for. */
-  enter(cell: Cell, key: string): ChargedLeaf {
-    const leaf = this.#leaves.get(key) ?? this.#open(key);
+  /** A cell joins the leaf it is for; `former`: the accounts by the rules before these. */
+  enter(cell: Cell, key: string, former: readonly Account[]): ChargedLeaf {
+    const leaf = this.#leaves.get(key) ?? this.#open(key, former);
     leaf.cells++;
     for (const account of leaf.accounts) account.cells++;
     leaf.component.add(cell);
@@ -166,18 +166,26 @@ export class Components {
     return rule === null || rule.accounts.length === 0 ? null : rule;
   }
 
-  #open(key: string): ChargedLeaf {
+  /**
+   * A leaf without a rule may have nothing, and is charged to its former accounts until it has given all
+   * back: its connections still count.
+   */
+  #open(key: string, former: readonly Account[]): ChargedLeaf {
     const rule = this.#ruleOf(key);
-    const limits = rule?.accounts ?? [{ name: `none:${key}`, cap: 0 }];
+    const limits = rule?.accounts ?? former.filter(({ hidden }) => !hidden);
     const known = limits.map(({ name }) => this.#accounts.get(name));
     const component = this.#joined(known.flatMap((account) => account?.component ?? []));
-    const accounts = limits.map(({ name, cap }, at) => {
-      const account = known[at] ?? new Account(name, cap, rule === null, component);
+    const accounts = limits.map(({ name, cap }, at) =>
+      known[at] ?? new Account(name, cap, false, component)
+    );
+    if (rule === null) accounts.push(new Account(`none:${key}`, 0, true, component));
+    for (const account of accounts) {
       account.leaves++;
-      this.#accounts.set(name, account);
+      this.#accounts.set(account.name, account);
       component.accounts.add(account);
-      return account;
-    });
+    }
+    // One that was known by a former rule only has its cap by that.
+    rule?.accounts.forEach(({ cap }, at) => accounts[at]!.cap = cap);
     const leaf = new ChargedLeaf(key, accounts, rule?.sticky ?? key.startsWith(clientsLeaf));
     this.#leaves.set(key, leaf);
     return leaf;

@@ -47,6 +47,12 @@ const rows: readonly [string, Config, string, string][] = [
     "none",
   ],
   [
+    "a pool of a database that is no more, of a user with a limit",
+    { ...plain, fallbackDatabase: null, settings: { ...plain.settings, maxUserConnections: 25 } },
+    poolLeaf("x", "u"),
+    "pool:x/u 0, user:u 25",
+  ],
+  [
     "a pool under the limits of its database and its user",
     { ...plain, settings: { ...plain.settings, maxDbConnections: 30, maxUserConnections: 25 } },
     poolLeaf("a b", "u/v"),

@@ -279,6 +279,26 @@ test("setRules() without a rule for a leaf takes all of it back", () => {
   assert.is(mesh.grantedTo(1, LEAF) >= 8, true);
 });
 
+test("connections of a leaf that lost its rule count in its other accounts until they are closed", () => {
+  // A database was taken out of the file, and the slots of its connections that were still open were granted
+  // to other databases of the same user.
+  const leaves = {
+    "pool:a/u": { "pool:a/u": 10, "user:u": 10 },
+    "pool:b/u": { "pool:b/u": 10, "user:u": 10 },
+  };
+  const mesh = new Mesh(rulesOf(leaves), 2);
+  mesh.use(1, "pool:a/u", 6);
+  mesh.ticks(3);
+  mesh.ledger.setRules(rulesOf({ "pool:b/u": leaves["pool:b/u"] }), mesh.now);
+  mesh.use(2, "pool:b/u", 9);
+  mesh.tick();
+  const granted = mesh.grantedTo(2, "pool:b/u");
+  assert.is(mesh.grantedTo(1, "pool:a/u"), 0);
+  assert.ok(granted <= 4, `granted ${granted} while 6 are open`);
+  mesh.ticks(2);
+  assert.is(mesh.grantedTo(2, "pool:b/u"), 9);
+});
+
 test("floors of all workers fit into the cap", () => {
   const mesh = new Mesh(oneLeaf(10), 4);
   for (const worker of [1, 2, 3, 4]) mesh.use(worker, LEAF, 9);
