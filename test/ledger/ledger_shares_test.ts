@@ -272,8 +272,10 @@ test("setRules() without a rule for a leaf takes all of it back", () => {
   mesh.ledger.setRules(() => null, mesh.now);
   mesh.tick();
   assert.equal(mesh.split(LEAF), [0]);
-  assert.equal([...mesh.ledger.accounts()], []);
+  mesh.use(1, LEAF, 0);
   mesh.ticks(2);
+  assert.equal([...mesh.ledger.accounts()], []);
+  mesh.use(1, LEAF, 8);
   mesh.ledger.setRules(oneLeaf(12), mesh.now);
   mesh.ticks(2);
   assert.is(mesh.grantedTo(1, LEAF) >= 8, true);
