@@ -67,7 +67,7 @@ export class Term {
     this.#options = options;
     this.#config = options.config;
     this.#leaseMs = options.leaseMs;
-    this.#watch = new WorkerWatch(logger);
+    this.#watch = new WorkerWatch(logger, silentMs);
     this.#book = new ChargeBook({
       store: options.store,
       epoch: options.epoch,

@@ -5,6 +5,7 @@ import type { Logger } from "../../shared/telemetry/mod.ts";
 import { nameOf, type WorkerName } from "./sightings.ts";
 
 export interface Watched extends WorkerName {
+  /** Of one that an earlier leader knew: when this one took over. */
   readonly lastReportAt: number;
   readonly state: "restored" | "live" | "silent";
 }
@@ -13,11 +14,12 @@ const namedAtMost = 10;
 
 export class WorkerWatch {
   readonly #log: Logger;
-  /** Since when, by the clock of `look()`. */
-  readonly #silent = new Map<string, number>();
+  readonly #silentMs: number;
+  readonly #silent = new Set<string>();
 
-  constructor(logger: Logger) {
+  constructor(logger: Logger, silentMs: number) {
     this.#log = logger;
+    this.#silentMs = silentMs;
   }
 
   /** `isEnding`: known to be gone, of which others speak. */
@@ -30,12 +32,15 @@ export class WorkerWatch {
       there.add(name);
       if (watched.state === "live") {
         if (this.#silent.delete(name)) returned.push(watched.worker);
-      } else if (watched.state === "silent" && !this.#silent.has(name) && !isEnding(watched)) {
-        this.#silent.set(name, now);
+      } else if (
+        now - watched.lastReportAt >= this.#silentMs && !this.#silent.has(name) &&
+        !isEnding(watched)
+      ) {
+        this.#silent.add(name);
         fallen.push(watched.worker);
       }
     }
-    for (const name of this.#silent.keys()) if (!there.has(name)) this.#silent.delete(name);
+    for (const name of this.#silent) if (!there.has(name)) this.#silent.delete(name);
     if (fallen.length > 0) {
       this.#log.warning(
         "workers are silent, their slots stay charged to them",

@@ -5,12 +5,15 @@
 import { randomUUID } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { chargesKey, decodeCharges } from "../../services/budget/saved_charges.ts";
 import {
   type Bus,
   connectBus,
   EmbeddedBus,
   type Grant,
   MemoryStore,
+  openEmbeddedStore,
+  openStore,
   serveStore,
 } from "../../shared/bus/mod.ts";
 import { type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
@@ -143,6 +146,15 @@ export class TestMesh {
     worker.wanted = wanted;
     this.workers.push(worker);
     return worker;
+  }
+
+  /** What the store says that a worker is charged. */
+  async chargeOf({ id, incarnation }: TestWorker): Promise<number> {
+    const store = this.nats === null ? openEmbeddedStore(this.bus) : await openStore(this.bus);
+    const key = chargesKey(id, incarnation);
+    const stored = await store.get(key);
+    const saved = stored === null ? null : decodeCharges(key, stored.value)?.saved;
+    return saved?.charges.get(pool)?.charge ?? 0;
   }
 
   /** What all workers together hold. */
