@@ -5,7 +5,7 @@
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { type Bus, connectBus, type Presence } from "../../../shared/bus/mod.ts";
-import { runtimeCommand } from "../../../shared/sys/mod.ts";
+import { runtimeCommand, runtimeName } from "../../../shared/sys/mod.ts";
 import { createLogger } from "../../../shared/telemetry/mod.ts";
 import { until } from "../../support/harness.ts";
 import { type Host, HostNetwork } from "../../support/hosts.ts";
@@ -81,17 +81,18 @@ export class NatsNode {
     return this.#process?.output() ?? "";
   }
 
-  /** The server that leads JetStream's cluster as this one sees it; null: none, or not in order yet. */
-  async leader(): Promise<string | null> {
+  /** The server that leads JetStream's cluster as this one sees it; else why there is none. */
+  async leader(): Promise<{ readonly name: string } | string> {
     const base = `http://${this.host.clientAddress}:${MONITOR_PORT}`;
     try {
       const health = await fetch(`${base}/healthz`);
-      await health.body?.cancel();
-      if (!health.ok) return null;
+      const text = await health.text();
+      if (!health.ok) return text;
       const state = await (await fetch(`${base}/jsz`)).json();
-      return state.meta_cluster?.leader || null;
-    } catch {
-      return null;
+      const name = state.meta_cluster?.leader;
+      return typeof name === "string" ? { name } : "no leader";
+    } catch (error) {
+      return (error as Error).message;
     }
   }
 }
@@ -110,7 +111,7 @@ export class MeshHost {
     this.nats = nats;
     const dir = tempDir("pgw");
     this.#ini = join(dir, "pgweir.ini");
-    writeFileSync(join(dir, "userlist.txt"), userlistText(DEFAULT_USERS));
+    writeFileSync(join(dir, "userlist.txt"), userlistText({ ...DEFAULT_USERS, app: "" }));
     const defaults = { pgbouncer: defaultSettings(CLIENT_PORT, dir) };
     writeFileSync(this.#ini, iniText(withDefaults(ini, defaults)));
   }
@@ -210,16 +211,23 @@ export class Mesh {
 
   /** Waits until the nats-servers are one cluster, with a leader; gives the leader. */
   async natsReady(): Promise<NatsNode> {
-    const name = await until(
-      "a leader of the nats-servers",
-      async () => {
-        const leaders = await Promise.all(this.nats.map((node) => node.leader()));
-        return leaders.every((leader) => leader !== null && leader === leaders[0]) && leaders[0];
-      },
-      60_000,
-      50,
-    );
-    return this.nats.find((node) => node.host.name === name)!;
+    let said = "";
+    try {
+      return await until(
+        "a leader of the nats-servers",
+        async () => {
+          const leaders = await Promise.all(this.nats.map((node) => node.leader()));
+          said = JSON.stringify(leaders);
+          const names = leaders.map((leader) => typeof leader === "string" ? null : leader.name);
+          if (names.some((name) => name !== names[0])) return null;
+          return this.nats.find(({ host }) => host.name === names[0]) ?? null;
+        },
+        60_000,
+        50,
+      );
+    } catch (error) {
+      throw new Error(`${(error as Error).message}; they say ${said}`);
+    }
   }
 
   /** A connection of the test to the mesh's bus. */
@@ -243,9 +251,14 @@ export class Mesh {
 
 export interface MeshOptions {
   readonly names: readonly string[];
-  /** More of the hosts' configuration; `[databases]` has an entry `postgres` with these parameters. */
+  /** How many of the hosts, from the first on, run pgweir; default all. The others have a nats-server only. */
+  readonly poolers?: number;
+  /** Parameters of the entry `postgres` in `[databases]`. */
   readonly database?: string;
+  /** More of the hosts' `[pgbouncer]` and `[pgweir]`. */
   readonly settings?: Readonly<Record<string, string | number>>;
+  readonly own?: Readonly<Record<string, string | number>>;
+  /** More of postgresql.conf. */
   readonly postgres?: Readonly<Record<string, string>>;
 }
 
@@ -267,9 +280,16 @@ export async function makeMesh(options: MeshOptions): Promise<Mesh> {
       postgres: `host=${network.outside.address} port=${postgres.port} ${options.database ?? ""}`,
     },
     pgbouncer: { listen_addr: "*", ...options.settings },
-    pgweir: { workers: WORKERS, mesh: MESH, bus_url: nats.map((node) => node.url).join(",") },
+    pgweir: {
+      workers: WORKERS,
+      runtime: runtimeName,
+      mesh: MESH,
+      bus_url: nats.map((node) => node.url).join(","),
+      ...options.own,
+    },
   };
-  const hosts = network.hosts.map((host, at) => new MeshHost(host, nats[at]!, ini));
+  const hosts = network.hosts.slice(0, options.poolers)
+    .map((host, at) => new MeshHost(host, nats[at]!, ini));
   const mesh = new Mesh(network, nats, postgres, hosts);
   await mesh.natsReady();
   return mesh;

@@ -1,0 +1,249 @@
+// One budget for several hosts, exact whatever happens between them: 8 server connections in the whole mesh, many
+// more clients on each host, and lines cut, nats-servers and coordinators killed, a host that loses its power.
+// What is watched: PostgreSQL never has a ninth backend, and has eight again soon after each fault.
+// limit: 240 s
+
+import { assert, suite, until } from "../../support/harness.ts";
+import { needsHosts } from "../../support/hosts.ts";
+import { needs } from "../../support/needs.ts";
+import { signal } from "../../support/processes.ts";
+import { BackendWatch, type Look } from "./backend_watch.ts";
+import { Load } from "./load.ts";
+import { makeMesh, type MeshHost } from "./mesh.ts";
+
+needs("postgresql", "nats-server", "iproute2");
+needsHosts();
+
+const CAP = 8;
+const CLIENTS = 100;
+const LEASE_S = 2;
+/** From the end of a fault until all is in use again. */
+const RECOVERY_MS = 15_000;
+
+const mesh = await makeMesh({
+  names: ["north", "south", "west"],
+  poolers: 2,
+  database: `pool_size=${CAP} max_db_connections=${CAP}`,
+  settings: { max_client_conn: 1000 },
+  own: {
+    budget_mode: "leased",
+    budget_lease: LEASE_S,
+    budget_auth: "user=counter dbname=postgres",
+  },
+  // A host that has lost its power says no goodbye: PostgreSQL finds out in some seconds instead of two hours.
+  postgres: {
+    tcp_keepalives_idle: "1",
+    tcp_keepalives_interval: "1",
+    tcp_keepalives_count: "3",
+    tcp_user_timeout: "4000",
+  },
+});
+const { network, postgres, nats } = mesh;
+const [north, south] = mesh.hosts as [MeshHost, MeshHost];
+const west = network.hosts[2]!;
+await postgres.query(`CREATE ROLE app LOGIN CONNECTION LIMIT ${CAP}`);
+await postgres.query("CREATE ROLE counter LOGIN IN ROLE pg_monitor");
+const watch = await BackendWatch.start(postgres, "app");
+const bus = await mesh.bus();
+const loads = [north, south].map((host) => new Load(host, { user: "app", database: "postgres" }));
+const [northLoad, southLoad] = loads as [Load, Load];
+
+let leader: { epoch: number; name: string } | null = null;
+const forgetLeader = bus.subscribe(bus.subjects.budgetLeader, (message) => {
+  if (leader === null || message.epoch >= leader.epoch) leader = message;
+});
+
+const allInUse = (look: Look) => look.total === CAP && look.active === CAP;
+
+/** What must be so after each fault: all in use, both hosts served, never too many. */
+async function recovered(): Promise<void> {
+  await watch.until(`${CAP} in use`, allInUse, RECOVERY_MS);
+  await Promise.all(loads.map((load) => load.progress(50, RECOVERY_MS)));
+  neverTooMany();
+}
+
+function neverTooMany(): void {
+  assert.ok(watch.most.total <= CAP, `${watch.most.total} backends, wanted at most ${CAP}`);
+  assert.not.match(postgres.log(), /too many connections/);
+}
+
+/** The clients of these hosts saw no error since the marks were taken. */
+function noErrors(marks: ReadonlyMap<Load, number>): void {
+  for (const [load, mark] of marks) {
+    assert.equal(load.errorsSince(mark), [], `errors on ${load.host.name}`);
+  }
+}
+
+const marks = (...which: Load[]) => new Map(which.map((load) => [load, load.errors.length]));
+
+/** A fault lasts longer than a lease, so that what hangs on a lease has ended. */
+const outlast = (leases = 2) =>
+  new Promise<void>((resolve) => setTimeout(resolve, leases * LEASE_S * 1000));
+
+const tests = suite("one budget of several hosts");
+let broken = false;
+
+/** The end of a host's log, without the comings and goings of clients and servers. */
+function lastWords(host: MeshHost): string {
+  const lines = host.log().split("\n").filter((line) => !/ LOG [CS]-/.test(line));
+  return lines.slice(-40).join("\n");
+}
+
+/** What its workers hold and want, or why they don't say. */
+async function leasesOf(host: MeshHost): Promise<string> {
+  const lines: string[] = [];
+  // Which worker answers is the kernel's choice.
+  for (let i = 0; i < 6; i++) {
+    const rows = await host.console("SHOW LEASES").catch((error: Error) => error.message);
+    lines.push(typeof rows === "string" ? rows : rows.map((row) => JSON.stringify(row)).join("\n"));
+  }
+  return lines.join("\n");
+}
+
+/** A test of the series: after one that fails the others would only wait for what does not come. */
+function fault(name: string, run: () => Promise<void>): void {
+  tests(name, async () => {
+    assert.not.ok(broken, "not tried: what an earlier fault broke is still broken");
+    broken = true;
+    try {
+      await run();
+    } catch (error) {
+      for (const host of mesh.hosts) {
+        console.log(`${host.name} says:\n${lastWords(host)}\n${await leasesOf(host)}`);
+      }
+      throw error;
+    }
+    broken = false;
+  });
+}
+
+tests.before(async () => {
+  await mesh.start();
+  await until("a leading coordinator", () => leader !== null, 30_000);
+});
+
+tests.after(async () => {
+  forgetLeader();
+  network.healAll();
+  await Promise.all(loads.map((load) => load.stop()));
+  await watch.end();
+  await bus.close();
+  await mesh.stop();
+});
+
+// Limits were divided by the number of workers: one host's clients queued while the other's connections were idle.
+fault(
+  "the host that has the clients gets all of the budget, and the other one after it",
+  async () => {
+    for (const [load, other] of [[northLoad, southLoad], [southLoad, northLoad]] as const) {
+      load.start(CLIENTS);
+      await watch.until(
+        `${CAP} on ${load.host.name}`,
+        () => watch.of(load.host.host) === CAP,
+        5_000,
+      );
+      await load.progress(100);
+      await load.stop();
+      assert.equal(load.errorsSince(0), []);
+      assert.equal(other.errorsSince(0), []);
+    }
+    neverTooMany();
+    for (const load of loads) {
+      load.start(CLIENTS);
+    }
+    await recovered();
+    await watch.until(
+      "a share for both",
+      () => [north, south].every((h) => watch.of(h.host) >= 3),
+      10_000,
+    );
+  },
+);
+
+fault("a host cut off from the bus serves on, and the budget stays whole", async () => {
+  const before = marks(northLoad, southLoad);
+  nats[0]!.pause();
+  network.cutBetween(north.host, south.host);
+  network.cutBetween(north.host, west);
+  await outlast();
+  await Promise.all(loads.map((load) => load.progress(20)));
+  neverTooMany();
+  network.healAll();
+  nats[0]!.resume();
+  await recovered();
+  noErrors(before);
+});
+
+fault(
+  "a host cut off from everything leaves its clients waiting, and the others their part",
+  async () => {
+    const before = marks(southLoad);
+    north.host.cut();
+    await outlast(3);
+    await southLoad.progress(20);
+    neverTooMany();
+    north.host.heal();
+    await recovered();
+    noErrors(before);
+  },
+);
+
+fault("the leading nats-server dies and comes back", async () => {
+  const before = marks(northLoad, southLoad);
+  const leading = await mesh.natsReady();
+  await leading.kill();
+  await Promise.all(loads.map((load) => load.progress(20)));
+  await leading.start();
+  await mesh.natsReady();
+  await recovered();
+  noErrors(before);
+});
+
+/** The process of the leading coordinator, and null while there is none that is known. */
+function leaderPid(): number | null {
+  const log = mesh.hosts.map((host) => host.log()).join("");
+  const elected = [...log.matchAll(/\[(\d+)\] LOG elected to coordinate the budget .*$/gm)];
+  const line = elected.findLast(([text]) => leader !== null && text.includes(leader.name));
+  return line === undefined ? null : Number(line[1]);
+}
+
+fault("the leading coordinator is killed: the next one leads, and no grant is lost", async () => {
+  const before = marks(northLoad, southLoad);
+  const epoch = leader!.epoch;
+  signal(await until("the leader", leaderPid), "SIGKILL");
+  await until("the next leader", () => leader!.epoch > epoch, 30_000);
+  await recovered();
+  noErrors(before);
+});
+
+fault(
+  "workers that are killed while their host is cut off are replaced, within the budget",
+  async () => {
+    const before = marks(southLoad);
+    north.host.cut();
+    await outlast();
+    for (const pid of north.servicePids("pooler")) signal(pid, "SIGKILL");
+    await southLoad.progress(20);
+    await outlast();
+    neverTooMany();
+    north.host.heal();
+    await recovered();
+    noErrors(before);
+  },
+);
+
+fault("a host that loses its power gives back what it had, and comes back", async () => {
+  const before = marks(southLoad);
+  north.host.cut();
+  await north.crash();
+  await outlast();
+  neverTooMany();
+  north.host.heal();
+  north.host.newBoot();
+  await north.launch();
+  await north.ready();
+  await recovered();
+  noErrors(before);
+});
+
+tests.run();
