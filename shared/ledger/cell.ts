@@ -6,6 +6,9 @@
 //   whether they arrive late, twice, never, or in another order. Only this lowers a charge (and `shown`,
 //   when the worker must have given up what it was granted).
 // - A report that is not newer than the last one heard of this leaf changes nothing.
+// - What a cell is charged its worker has or may get anyway, so to grant just that is no raise. Two kinds
+//   of charges may be more: those restored (`ask`), and those by a report that is older than what
+//   PostgreSQL showed (`shown`). Neither is granted where accounts are charged beyond their cap.
 // - The target counts as charged from when it is decided, so no slot is given away twice; and it is sent
 //   only after the charge was handed out to be saved.
 // - floor <= granted in every grant, so sums of floors fit where sums of charges fit.
@@ -51,6 +54,8 @@ export class Cell implements FillCell {
   share = 0;
   /** since when its share is rounded up; null: it is not */
   turnSince: number | null = null;
+  /** since when it has less than it wants and no turn; Infinity: it has either */
+  waitingSince = Infinity;
   readonly weight = 1;
   low = 0;
   high = 0;
@@ -67,6 +72,9 @@ export class Cell implements FillCell {
   #sent: LeafGrant;
   #sentSeq = 0;
   #ack = 0;
+  /** the worker acts on no more than this until it has a grant with a higher seq than that */
+  #ceiling = Infinity;
+  #ceilingSeq = 0;
 
   constructor(owner: WorkerCharges, key: string, components: Components) {
     this.owner = owner;
@@ -135,21 +143,24 @@ export class Cell implements FillCell {
     else this.idleSince = Math.min(this.idleSince, now);
     this.#take(report.ack, report.granted);
     this.#base = Math.max(report.held, report.granted);
+    if (report.ack > this.#ceilingSeq) this.#ceiling = Infinity;
+    const granted = Math.min(report.granted, this.#ceiling);
     if (this.#sentSeq === 0) {
-      this.target = report.granted;
+      this.target = granted;
       this.#sent = { ...this.#sent, granted: report.granted, floor: this.#baseFloor };
     } else if (this.acked) {
       // Less than was granted: it was out of contact and gave up the difference.
-      this.target = report.granted;
+      this.target = granted;
     }
     this.#recharge();
   }
 
   /**
-   * PostgreSQL shows so many backends of a worker that must be down to its floor, or below (0). What was
-   * sent stays charged, up to that: a report from before, that comes late, does not know of it.
+   * PostgreSQL shows so many backends of a worker that must be down to its floor, or below (0). A report from
+   * before may still come: it does not know of what was sent since, so that stays charged, up to this; and
+   * it tells of more than there is, so the worker is not granted that as if it had it. `seq` is of the last grant.
    */
-  shown(backends: number, keepsFloor: boolean): void {
+  shown(backends: number, keepsFloor: boolean, seq: number): void {
     const floor = keepsFloor ? this.chargedFloor : 0;
     const most = Math.max(floor, backends);
     this.held = backends;
@@ -161,7 +172,18 @@ export class Cell implements FillCell {
     }
     this.target = most;
     this.pending = false;
+    this.#ceiling = most;
+    this.#ceilingSeq = seq;
     this.#recharge();
+  }
+
+  /**
+   * Grants what was restored, so that the worker says what it has. It may have less than was saved: where the
+   * saved charges are more than the cap, it is granted as much less.
+   */
+  ask(): void {
+    this.target = Math.max(0, this.charge + Math.min(0, this.leaf.free));
+    this.owner.send(this);
   }
 
   /** Decides; the caller has made sure that a raise fits the caps. */

@@ -79,8 +79,6 @@ export class Component {
   lacking = false;
   /** when the next turn for a slot that cannot be split is due */
   turnAt = Infinity;
-  /** where the next turns are given from */
-  cursor = 0;
 
   add(cell: Cell): void {
     cell.index = this.cells.push(cell) - 1;

@@ -1,6 +1,7 @@
 // Decides what the cells of one component are to have. Pure: no message is made here. Invariants:
 // - A raise takes only what is free: cap - sum of charges, in every account of the leaf. What others
-//   are asked to give back is free when they have said that it is, not before.
+//   are asked to give back is free when they have said that it is, not before. While an account is
+//   charged beyond its cap nothing of it is raised, not even to what a cell is charged anyway.
 // - Nobody is lowered below its fair share, a sticky cell not below what it holds, and no more is taken
 //   back than those lack who have less than their share (or than the cap fell by).
 // - While nobody lacks anything nothing is lowered, and little is raised: a wish that goes up and down
@@ -8,11 +9,10 @@
 
 import type { Cell } from "./cell.ts";
 import type { Component } from "./components.ts";
-import type { Turns } from "./fill.ts";
 import { fill } from "./fill.ts";
 
 /** How long a cell keeps the slot that others need as much: shorter when they have none at all. */
-const TURN_MS = 60_000;
+const TURN_MS = 300_000;
 const ONLY_TURN_MS = 500;
 
 /**
@@ -86,24 +86,23 @@ function findShares(component: Component, now: number): Cell[] {
     const kept = cell.movable ? cell.low : cell.charge;
     for (const account of cell.accounts) account.room -= kept;
   }
-  const turns: Turns<Cell> = {
-    cursor: component.cursor,
-    waiting: 0,
-    keeps: ({ turnSince, target, filled }) =>
+  for (const cell of movable) if (cell.waitingSince === Infinity) cell.waitingSince = now;
+  const waiting = fill(
+    movable,
+    ({ turnSince, target, filled }) =>
       turnSince === null ? target > filled : now - turnSince < turnMs(filled),
-  };
-  fill(movable, turns);
-  component.cursor = turns.cursor;
+  );
   component.turnAt = Infinity;
   for (const cell of movable) {
     cell.share = cell.filled;
+    if (cell.extra || cell.share >= cell.high) cell.waitingSince = Infinity;
     if (!cell.extra) {
       cell.turnSince = null;
       continue;
     }
     const turn = turnMs(cell.share - 1);
     if (cell.turnSince === null || now - cell.turnSince >= turn) cell.turnSince = now;
-    if (turns.waiting > 0) component.turnAt = Math.min(component.turnAt, cell.turnSince + turn);
+    if (waiting > 0) component.turnAt = Math.min(component.turnAt, cell.turnSince + turn);
   }
   return movable;
 }
@@ -116,13 +115,13 @@ function turnMs(rounded: number): number {
 /** Gives what is free now to those that have less than their share: to those that have least, first. */
 function raise(movable: readonly Cell[]): Map<Cell, number> {
   const decided = new Map<Cell, number>();
-  const lacking = movable.filter((cell) => cell.target < cell.share);
+  const lacking = movable.filter(({ target, share, leaf }) => target < share && leaf.free >= 0);
   for (const cell of lacking) {
     for (const account of cell.accounts) account.room = account.free;
     cell.low = cell.charge;
     cell.high = Math.max(cell.charge, cell.share);
   }
-  fill(lacking, { cursor: 0, waiting: 0, keeps: () => false });
+  fill(lacking, () => false);
   for (const cell of lacking) {
     const target = Math.min(cell.filled, cell.share);
     if (target > cell.target) decided.set(cell, target);

@@ -20,8 +20,8 @@ export interface FillAccount {
 export interface FillCell {
   readonly accounts: readonly FillAccount[];
   readonly weight: number;
-  /** its place among all cells; `fill` gets them in this order */
-  readonly index: number;
+  /** since when it has been waiting for its turn */
+  waitingSince: number;
   low: number;
   high: number;
   /** result */
@@ -37,31 +37,25 @@ export interface FillCell {
 /** 0: its low is above the level; 1: rises with the level; 2: done. */
 export type Rise = 0 | 1 | 2;
 
-/** How those that want the slot that cannot be split take turns. */
-export interface Turns<C> {
-  /** has its turn still; asked when `filled` is the share rounded down */
-  keeps(cell: C): boolean;
-  /** index of the cell from which on the next turns are given */
-  cursor: number;
-  /** result: cells that have no turn now */
-  waiting: number;
-}
+/** Who has its turn at the slot that cannot be split; asked when `filled` is the share rounded down. */
+export type Keeps<C> = (cell: C) => boolean;
 
 /** Shares are fractions of small numbers: nothing that is not whole is so close to a whole number. */
 const ROUNDING = 1e-6;
 
-export function fill<C extends FillCell>(cells: readonly C[], turns: Turns<C>): void {
-  turns.waiting = 0;
+/** Sets `filled` of all cells; returns how many wait for their turn. */
+export function fill<C extends FillCell>(cells: readonly C[], keeps: Keeps<C>): number {
   const contested = giveUncontested(cells);
-  if (contested.length === 0) return;
+  if (contested.length === 0) return 0;
   findLevels(contested);
   for (const cell of contested) {
     const whole = Math.floor(cell.level + ROUNDING);
     cell.filled = cell.low;
     give(cell, Math.min(whole - cell.low, roomOf(cell)));
   }
-  giveTurns(contested, turns);
+  const waiting = giveTurns(contested, keeps);
   giveRest(contested);
+  return waiting;
 }
 
 /** Cells of which every account has room for all that is asked of it get all; returns the others. */
@@ -184,35 +178,24 @@ function stop(cell: FillCell, level: number): void {
 
 /**
  * Rounds shares up as far as there is room: first for those that have their turn, then for those with
- * the smallest shares, and among equals round robin.
+ * the smallest shares, and of equal ones for those that have been waiting for longest.
  */
-function giveTurns<C extends FillCell>(contested: readonly C[], turns: Turns<C>): void {
-  const others = new Map<number, C[]>();
+function giveTurns<C extends FillCell>(contested: readonly C[], keeps: Keeps<C>): number {
+  const others: C[] = [];
   for (const cell of contested) {
     if (cell.level - cell.filled <= ROUNDING) continue;
-    if (roomOf(cell) >= 1 && turns.keeps(cell)) {
-      roundUp(cell);
-      continue;
-    }
-    const equals = others.get(cell.filled);
-    if (equals === undefined) others.set(cell.filled, [cell]);
-    else equals.push(cell);
+    if (roomOf(cell) >= 1 && keeps(cell)) roundUp(cell);
+    else others.push(cell);
   }
-  let { cursor } = turns;
-  for (const share of [...others.keys()].sort((a, b) => a - b)) {
-    const equals = others.get(share)!;
-    const from = Math.max(0, equals.findIndex(({ index }) => index >= turns.cursor));
-    for (let n = 0; n < equals.length; n++) {
-      const cell = equals[(from + n) % equals.length]!;
-      if (roomOf(cell) < 1) {
-        turns.waiting++;
-        continue;
-      }
-      roundUp(cell);
-      cursor = cell.index + 1;
-    }
+  const able = others.filter((cell) => roomOf(cell) >= 1);
+  able.sort((a, b) => a.filled - b.filled || a.waitingSince - b.waitingSince);
+  let served = 0;
+  for (const cell of able) {
+    if (roomOf(cell) < 1) continue;
+    roundUp(cell);
+    served++;
   }
-  turns.cursor = cursor;
+  return others.length - served;
 }
 
 function roundUp(cell: FillCell): void {

@@ -168,7 +168,14 @@ export class LeaseTable {
     this.#promiseDue = true;
     this.#epochSeq = this.#seq + 1;
     this.#forgottenAck = 0;
-    for (const lease of this.#leases.values()) lease.ack = 0;
+    for (const lease of this.#leases.values()) {
+      // What was given back is reported too: the charge may not have been saved as lower since.
+      if (lease.ack > 0 || !lease.blank) this.#dirty.add(lease);
+      lease.ack = 0;
+      // What an earlier leader had on its way is not, and what it answered is asked again.
+      lease.pending = false;
+      lease.answeredSeq = 0;
+    }
   }
 
   #report(leases: readonly Lease[], now: number): Report {

@@ -98,7 +98,7 @@ export class WorkerCharges {
       if (cell.leaf.sticky) continue;
       const count = backends.get(key) ?? 0;
       if (!isSlots(count)) continue;
-      cell.shown(count, keepsFloors || count > 0);
+      cell.shown(count, keepsFloors || count > 0, this.#books.seq);
       this.#books.components.stir(cell.leaf.component);
     }
   }
@@ -284,7 +284,7 @@ export class WorkerCharges {
     this.#lookedAt = now;
     for (const cell of this.cells.values()) {
       if (!cell.known) {
-        if (now - Math.max(this.#heardAt, cell.sentAt) >= LOOK_MS) this.send(cell);
+        if (now - Math.max(this.#heardAt, cell.sentAt) >= LOOK_MS) cell.ask();
       } else if (now - Math.max(cell.reportAt, cell.sentAt) >= UNHEARD_MS) {
         this.send(cell);
       } else if (cell.target > 0 && now - cell.idleSince >= IDLE_MS) {

@@ -1,6 +1,6 @@
 // The division of slots: the classic cases by hand, and random ones against what must always hold.
 
-import type { FillAccount, FillCell, Turns } from "../../shared/ledger/fill.ts";
+import type { FillAccount, FillCell, Keeps } from "../../shared/ledger/fill.ts";
 import { fill } from "../../shared/ledger/fill.ts";
 import { assert, seededRandom, suite } from "../support/harness.ts";
 
@@ -22,18 +22,17 @@ function cellsOf(caps: readonly number[], rows: readonly Row[]): FillCell[] {
   return rows.map(({ accounts: of, low = 0, high, weight = 1 }, index): FillCell => {
     for (const at of of) accounts[at]!.room -= low;
     const own = of.map((at) => accounts[at]!);
-    return { accounts: own, weight, index, low, high, filled: 0, extra: false, level: 0, rise: 0 };
+    const scratch = { filled: 0, extra: false, level: 0, rise: 0 } as const;
+    return { accounts: own, weight, waitingSince: index, low, high, ...scratch };
   });
 }
 
-function turnsOf(cursor = 0): Turns<FillCell> {
-  return { cursor, waiting: 0, keeps: () => false };
-}
+const nobodyKeeps: Keeps<FillCell> = () => false;
 
 /** Divides room under `caps`; what each cell gets. */
-function divide(caps: readonly number[], rows: readonly Row[], turns = turnsOf()): number[] {
+function divide(caps: readonly number[], rows: readonly Row[], keeps = nobodyKeeps): number[] {
   const cells = cellsOf(caps, rows);
-  fill(cells, turns);
+  fill(cells, keeps);
   return cells.map(({ filled }) => filled);
 }
 
@@ -83,17 +82,21 @@ for (const [what, caps, cells, wanted] of rows) {
   });
 }
 
-test("fill() gives the slot that cannot be split to each in turn", () => {
-  const turns = turnsOf();
-  const got = Array.from({ length: 6 }, () => divide([1], wishes(5, 5, 5), turns).indexOf(1));
-  assert.equal(got, [0, 1, 2, 0, 1, 2]);
-  assert.is(turns.waiting, 2);
+test("fill() gives the slot that cannot be split to who has been waiting for longest", () => {
+  const cells = cellsOf([1], wishes(5, 5, 5));
+  cells.forEach((cell, at) => cell.waitingSince = [7, 3, 5][at]!);
+  assert.is(fill(cells, nobodyKeeps), 2);
+  assert.equal(cells.map(({ filled, extra }) => [filled, extra]), [
+    [0, false],
+    [1, true],
+    [0, false],
+  ]);
 });
 
 test("fill() leaves the slot that cannot be split to who keeps it", () => {
-  const turns = { ...turnsOf(), keeps: (cell: FillCell) => cell.index === 2 };
-  assert.equal(divide([4], wishes(5, 5, 5), turns), [1, 1, 2]);
-  assert.equal(divide([5], wishes(5, 5, 5), turns), [2, 1, 2]);
+  const keeps = (cell: FillCell) => cell.waitingSince === 2;
+  assert.equal(divide([4], wishes(5, 5, 5), keeps), [1, 1, 2]);
+  assert.equal(divide([5], wishes(5, 5, 5), keeps), [2, 1, 2]);
 });
 
 /** What must hold of every division. */
@@ -115,7 +118,7 @@ function check(
         !other.accounts.includes(account) || other.filled <= Math.max(other.low, cell.filled + 2)
       )
     );
-    assert.ok(bottleneck, `${cell.index} of ${JSON.stringify(caps)} has its fair share`);
+    assert.ok(bottleneck, `${cells.indexOf(cell)} of ${JSON.stringify(caps)} has its fair share`);
   }
   for (const account of accounts) {
     const of = cells.filter((cell) => cell.accounts.includes(account));
@@ -141,7 +144,7 @@ test("fill() is fair, wastes nothing and overdraws nothing, in random cases", ()
       }),
     );
     const rooms = [...new Set(cells.flatMap((cell) => cell.accounts))].map(({ room }) => room);
-    fill(cells, turnsOf(whole(12)));
+    fill(cells, nobodyKeeps);
     try {
       check(caps, cells, rooms);
     } catch (error) {
@@ -162,7 +165,7 @@ test("fill() divides by weights without overdrawing, in random cases", () => {
         weight: 1 + Math.floor(random() * 50) / 7,
       })),
     );
-    fill(cells, turnsOf());
+    fill(cells, nobodyKeeps);
     const weight = cells.reduce((sum, cell) => sum + cell.weight, 0);
     assert.is(cells.reduce((sum, cell) => sum + cell.filled, 0), room, `seed ${seed}`);
     for (const cell of cells) {

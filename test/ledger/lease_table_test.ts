@@ -182,6 +182,18 @@ test("onLeader() makes acknowledgements of earlier epochs void", () => {
   assert.is(table.lease(LEAF).granted, 5);
 });
 
+test("onLeader() forgets what an earlier leader announced and answered", () => {
+  // A client waited for ever for a slot that only the leader before had promised.
+  const table = reportedTable();
+  const lease = table.lease(LEAF);
+  table.onGrant(grantOf(1, 1, { [LEAF]: { granted: 1, pending: true } }), 10);
+  table.onLeader(2, 20);
+  assert.equal([lease.granted, lease.pending, lease.answered], [1, false, false]);
+  table.reports(30, false);
+  assert.equal(names(table.onGrant(grantOf(1, 2, {}, { epoch: 2 }), 40)), [LEAF]);
+  assert.equal([lease.pending, lease.answered], [false, true]);
+});
+
 test("a report that carried no promise of the epoch is not answered by its leader", () => {
   // A new leader answers such a report to make itself known, without having read what is in it: a client that
   // waited for that answer was refused although slots were free.

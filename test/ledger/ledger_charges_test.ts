@@ -254,6 +254,24 @@ test("a late report does not void a grant that came after it, when backends() wa
   assert.is(charged(ledger), kept);
 });
 
+test("a late report is not taken for what the worker still has, when backends() was in between", () => {
+  // It said 8 of a worker that had ratcheted down to 3 since. The lowering that this led to, to its share of 5, gave it
+  // more than it had, before the others had given theirs back.
+  const ledger = ledgerOf(oneLeaf(10));
+  for (const worker of [2, 3, 4]) ledger.report(reportOf(worker, 1, {}), 0);
+  ledger.report(reportOf(1, 1, { [LEAF]: { wanted: 6 } }), 0);
+  const [first] = ledger.decide(0).filter(({ worker }) => worker === 1);
+  const { seq: ack, leaves: [leaf] } = first!.grant;
+  assert.equal([leaf!.granted, leaf!.floor], [8, 2]);
+  const now = LEASE_MS * 1.1 + 1001;
+  ledger.backends(1, 1, new Map([[LEAF, 3]]), now);
+  ledger.report(reportOf(2, 2, { [LEAF]: { wanted: 10 } }), now);
+  assert.ok(linesOf(ledger.decide(now)).includes(`2 ${LEAF} 7`));
+  ledger.report(reportOf(1, 2, { [LEAF]: { held: 8, wanted: 9, granted: 8, ack } }), now);
+  const lines = linesOf(ledger.decide(now));
+  assert.ok(lines.includes(`1 ${LEAF} 3+`), lines.join());
+});
+
 test("a worker that is back after backends() is charged what it says", () => {
   const { ledger, seq } = grantedLedger();
   ledger.backends(1, 1, new Map([[LEAF, 3]]), RATCHETED);

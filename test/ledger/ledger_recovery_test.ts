@@ -128,6 +128,20 @@ test("a leaf that a restored worker does not report keeps its charge, until it i
   assert.equal(linesOf(ledger.decide(70_000)).includes(`1 ${LEAF} 0`), true);
 });
 
+test("a leaf that a restored worker does not report is asked after with no more than fits", () => {
+  // What worker 1 had given back was not saved as lower yet, and worker 2 had it. To ask, worker 1 was granted
+  // what was saved, and took it.
+  const ledger = ledgerOf(oneLeaf(4), 2);
+  ledger.restore(1, 1, chargesOf({ [LEAF]: [3, 1] }), 0);
+  ledger.restore(2, 1, chargesOf({ [LEAF]: [2, 1] }), 0);
+  const two = { held: 2, wanted: 2, granted: 2 };
+  ledger.report(reportOf(1, 1, {}, ours), 10);
+  ledger.report(reportOf(2, 1, { [LEAF]: two }, ours), 10);
+  ledger.decide(10);
+  ledger.report(reportOf(1, 2, {}, ours), 1100);
+  assert.equal(linesOf(ledger.decide(1100)), [`1 ${LEAF} 2`]);
+});
+
 test("a restored worker that is never heard is charged by what PostgreSQL shows", () => {
   const ledger = recovering();
   ledger.backends(1, 1, new Map([[LEAF, 1]]), LEASE_MS * 1.1 + 1000);

@@ -111,6 +111,31 @@ test("where there are fewer slots than workers each has its turn", () => {
   assert.ok(Math.min(...turns) > 0.5 * Math.max(...turns), `turns ${turns.join(" ")}`);
 });
 
+test("each has its turn in every pool of a joint account", () => {
+  // One place in the round for all pools: in some order of pools and workers one never had its turn.
+  const pools = ["pool:a/u", "pool:b/u", "pool:c/u"];
+  const mesh = new Mesh(
+    rulesOf(
+      Object.fromEntries(pools.map((pool, at) => [pool, { [pool]: 1 + at % 2, "user:u": 3 }])),
+    ),
+    4,
+  );
+  const turns = new Map<string, number>();
+  for (let worker = 1; worker <= 4; worker++) {
+    for (const pool of pools.slice(worker % 2)) mesh.use(worker, pool, 2);
+  }
+  for (let n = 0; n < 600; n++) {
+    mesh.tick();
+    for (const [worker, table] of mesh.tables) {
+      for (const { leaf, granted, wanted } of table.leases()) {
+        if (wanted === 0) continue;
+        turns.set(`${worker} ${leaf}`, (turns.get(`${worker} ${leaf}`) ?? 0) + granted);
+      }
+    }
+  }
+  for (const [whose, count] of turns) assert.ok(count > 20, `${whose} had ${count}`);
+});
+
 test("a modest wish is met in full while others contend", () => {
   const mesh = new Mesh(oneLeaf(10), 3);
   mesh.use(1, LEAF, 50);
