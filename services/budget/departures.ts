@@ -97,9 +97,10 @@ export class Departures {
     for (const worker of sightings.ofEarlierBoots(now, silentMs)) {
       this.#noteSoon(worker, "its host was started again");
     }
-    for (const worker of ledger.workers()) {
-      if (worker.heldServers === 0 && sightings.hasLeft(worker.worker, worker.incarnation)) {
-        this.#noteSoon(worker, "it said good-bye");
+    if (sightings.left.size > 0) {
+      for (const worker of ledger.workers()) {
+        const hasLeft = sightings.left.has(nameOf(worker.worker, worker.incarnation));
+        if (hasLeft && worker.heldServers === 0) this.#noteSoon(worker, "it said good-bye");
       }
     }
     for (const departure of this.#departing.values()) {

@@ -2,7 +2,7 @@
 // Pure. A later leader starts from these; whoever wrote a value is named in it, so that a writer whose
 // answer was lost knows its own again.
 
-import { decode, encode } from "@msgpack/msgpack";
+import { decode, Encoder } from "@msgpack/msgpack";
 
 /** Slots a worker is charged for a leaf, and those of them it keeps without contact. */
 export interface Charge {
@@ -36,6 +36,8 @@ export interface Writer {
 }
 
 export const chargesPrefix = "charges.";
+// Made once: thousands of values may be written in a second.
+const encoder = new Encoder();
 const keyForm = /^charges\.([0-9]{1,5})\.([0-9]{1,16})$/;
 
 export function chargesKey(worker: number, incarnation: number): string {
@@ -47,7 +49,7 @@ export function encodeCharges(saved: SavedCharges, writer: Writer): Uint8Array {
   for (const [leaf, { charge, floor }] of saved.charges) leaves.push(leaf, charge, floor);
   const { epoch, name, write } = writer;
   const { host = "", boot = "" } = saved.place ?? {};
-  return encode({ v: 1, epoch, name, write, host, boot, gone: saved.gone, leaves });
+  return encoder.encode({ v: 1, epoch, name, write, host, boot, gone: saved.gone, leaves });
 }
 
 /** null: written by something newer than this, or not by a coordinator. */

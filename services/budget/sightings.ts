@@ -14,8 +14,6 @@ interface Sighting extends WorkerName {
   place: Place | null;
   /** When it was heard of last: its presence, or what an earlier leader had saved. */
   presentAt: number;
-  /** It has said good-bye. */
-  left: boolean;
   /** Backends by pool leaf. */
   readonly pids: Map<string, ReadonlySet<number>>;
   /** Since when these are what it named last; -Infinity: it named none. */
@@ -33,6 +31,8 @@ export class Sightings {
   readonly #byName = new Map<string, Sighting>();
   /** By host: names of the workers seen there. */
   readonly #byHost = new Map<string, Set<string>>();
+  /** Names of those that said good-bye. */
+  readonly #left = new Set<string>();
 
   onPresence(presence: Presence, now: number): void {
     const { id, incarnation, host, boot, state } = presence;
@@ -41,7 +41,7 @@ export class Sightings {
       this.setPlace(id, incarnation, { host, boot }, now);
     }
     sighting.presentAt = now;
-    sighting.left = state === "gone";
+    if (state === "gone") this.#left.add(nameOf(id, incarnation));
   }
 
   onBackends({ worker, incarnation, leaves }: BudgetBackends, now: number): void {
@@ -79,9 +79,9 @@ export class Sightings {
     return this.#byName.get(nameOf(worker, incarnation))?.namedAt ?? -Infinity;
   }
 
-  /** Whether a worker has said good-bye itself. */
-  hasLeft(worker: number, incarnation: number): boolean {
-    return this.#byName.get(nameOf(worker, incarnation))?.left ?? false;
+  /** Workers that have said good-bye, by their names. */
+  get left(): ReadonlySet<string> {
+    return this.#left;
   }
 
   /**
@@ -109,6 +109,7 @@ export class Sightings {
     const sighting = this.#byName.get(name);
     if (sighting === undefined) return;
     this.#byName.delete(name);
+    this.#left.delete(name);
     if (sighting.place === null) return;
     const there = this.#byHost.get(sighting.place.host);
     there?.delete(name);
@@ -132,7 +133,6 @@ export class Sightings {
       incarnation,
       place: null,
       presentAt: -Infinity,
-      left: false,
       pids: new Map(),
       namedAt: -Infinity,
     };

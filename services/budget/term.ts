@@ -43,7 +43,7 @@ interface Office {
 /** From a report until grants are decided: reports that come together are decided together. */
 const gatherMs = 10;
 const decideMs = 250;
-const announceMs = 1000;
+const secondMs = 1000;
 /** A worker that says nothing for so long is silent, long before its lease is over. */
 const silentMs = 3000;
 const pauseMs = 250;
@@ -117,7 +117,7 @@ export class Term {
       }),
     );
     this.#timers.push(
-      setInterval(() => this.announce(), announceMs),
+      setInterval(() => this.#everySecond(office), secondMs),
       setInterval(() => this.#tick(office), decideMs),
     );
     this.announce();
@@ -166,11 +166,14 @@ export class Term {
     }, gatherMs);
   }
 
-  #tick(office: Office): void {
-    const { ledger, departures } = office;
+  #everySecond({ ledger, departures }: Office): void {
+    this.announce();
     const now = this.#options.clock();
     this.#watch.look(ledger.workers(), now, (worker) => departures.has(worker));
-    departures.tick(now, silentMs);
+  }
+
+  #tick(office: Office): void {
+    office.departures.tick(this.#options.clock(), silentMs);
     this.#decide(office);
   }
 

@@ -81,10 +81,13 @@ tests("ofEarlierBoots() knows the places that were saved", () => {
   assert.equal(named(sightings.ofEarlierBoots(3100, 3000)), [1]);
 });
 
-tests("hasLeft() is true after the good-bye of that incarnation", () => {
+tests("left names the incarnations that said good-bye, until they are forgotten", () => {
   const sightings = new Sightings();
-  sightings.onPresence(presence(1, "a", "x", { state: "gone" }), 0);
-  assert.equal([sightings.hasLeft(1, 1), sightings.hasLeft(1, 2)], [true, false]);
+  sightings.onPresence(presence(1, "a", "x"), 0);
+  sightings.onPresence(presence(2, "a", "x", { state: "gone" }), 0);
+  assert.equal([...sightings.left], ["2.1"]);
+  sightings.forget(2, 1);
+  assert.equal([...sightings.left], []);
 });
 
 tests("prune() drops what was not seen for an hour and is not charged", () => {
