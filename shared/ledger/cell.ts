@@ -61,6 +61,7 @@ export class Cell implements FillCell {
   high = 0;
   filled = 0;
   extra = false;
+  keeps = false;
   level = 0;
   rise: Rise = 0;
 

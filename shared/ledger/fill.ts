@@ -28,6 +28,8 @@ export interface FillCell {
   filled: number;
   /** result: it has its share rounded up */
   extra: boolean;
+  /** scratch: it has its turn */
+  keeps: boolean;
   /** scratch: filled, before it is made whole */
   level: number;
   /** scratch: waiting to rise, rising, or done */
@@ -177,25 +179,23 @@ function stop(cell: FillCell, level: number): void {
 }
 
 /**
- * Rounds shares up as far as there is room: first for those that have their turn, then for those with
- * the smallest shares, and of equal ones for those that have been waiting for longest.
+ * Rounds shares up as far as there is room: the smallest shares first, of equal ones those that have their
+ * turn, then those that have been waiting for longest.
  */
 function giveTurns<C extends FillCell>(contested: readonly C[], keeps: Keeps<C>): number {
-  const others: C[] = [];
-  for (const cell of contested) {
-    if (cell.level - cell.filled <= ROUNDING) continue;
-    if (roomOf(cell) >= 1 && keeps(cell)) roundUp(cell);
-    else others.push(cell);
-  }
-  const able = others.filter((cell) => roomOf(cell) >= 1);
-  able.sort((a, b) => a.filled - b.filled || a.waitingSince - b.waitingSince);
+  const uneven = contested.filter((cell) => cell.level - cell.filled > ROUNDING);
+  const able = uneven.filter((cell) => roomOf(cell) >= 1);
+  for (const cell of able) cell.keeps = keeps(cell);
+  able.sort((a, b) =>
+    a.filled - b.filled || Number(b.keeps) - Number(a.keeps) || a.waitingSince - b.waitingSince
+  );
   let served = 0;
   for (const cell of able) {
     if (roomOf(cell) < 1) continue;
     roundUp(cell);
     served++;
   }
-  return others.length - served;
+  return uneven.length - served;
 }
 
 function roundUp(cell: FillCell): void {

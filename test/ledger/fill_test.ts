@@ -22,7 +22,7 @@ function cellsOf(caps: readonly number[], rows: readonly Row[]): FillCell[] {
   return rows.map(({ accounts: of, low = 0, high, weight = 1 }, index): FillCell => {
     for (const at of of) accounts[at]!.room -= low;
     const own = of.map((at) => accounts[at]!);
-    const scratch = { filled: 0, extra: false, level: 0, rise: 0 } as const;
+    const scratch = { filled: 0, extra: false, keeps: false, level: 0, rise: 0 } as const;
     return { accounts: own, weight, waitingSince: index, low, high, ...scratch };
   });
 }
@@ -97,6 +97,14 @@ test("fill() leaves the slot that cannot be split to who keeps it", () => {
   const keeps = (cell: FillCell) => cell.waitingSince === 2;
   assert.equal(divide([4], wishes(5, 5, 5), keeps), [1, 1, 2]);
   assert.equal(divide([5], wishes(5, 5, 5), keeps), [2, 1, 2]);
+});
+
+test("fill() does not leave a slot to who keeps it while one with less waits for it", () => {
+  // One had two and a half of an account and kept the half, another half of it, and never had a turn.
+  const keeps = (cell: FillCell) => cell.waitingSince === 0;
+  const rows: Row[] = [{ accounts: [0], high: 9 }, { accounts: [0, 1], high: 9 }];
+  const others = [{ accounts: [1], high: 9 }];
+  assert.equal(divide([3, 1], [...rows, ...others], keeps), [2, 1, 0]);
 });
 
 /** What must hold of every division. */
