@@ -43,7 +43,8 @@ export class WorkerWatch {
     for (const name of this.#silent) if (!there.has(name)) this.#silent.delete(name);
     if (fallen.length > 0) {
       this.#log.warning(
-        "workers are silent, their slots stay charged to them",
+        "workers are silent: their slots stay charged to them until they are back or reported gone, " +
+          "and with budget_auth no longer than PostgreSQL shows their backends",
         { count: fallen.length, workers: listOf(fallen) },
       );
     }

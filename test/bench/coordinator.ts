@@ -13,7 +13,10 @@
 // How. The workers all live in this process, spread over the second, and hold at once what they may.
 // Reports are built and sent by the same code as the pooler's. A warm-up is not measured.
 //
-// What it does not measure: the first second of a thousand workers that come at once, a take-over, clients.
+// - At the end a second coordinator takes over: the time from its election until it serves, in which it has
+//   read and rewritten what is saved of every worker.
+//
+// What it does not measure: the first second of a thousand workers that come at once, clients.
 //
 // How it could mislead. The broker and this process need CPU as well: on two cores with a thousand workers
 // the times from report to grant are those of a machine that is full, and so an upper bound; the last
@@ -79,6 +82,8 @@ interface Cell {
   readonly saves: number;
   readonly answerMs: readonly number[];
   readonly otherCpu: number;
+  /** From the election of a second coordinator until it has taken all charges over. */
+  readonly takeOverMs: number;
 }
 
 const root = resolve(import.meta.dirname!, "../..");
@@ -273,50 +278,63 @@ async function measure(
     mesh,
     supervisorPid: process.pid,
     embedded: true,
-    name: `budget-${randomUUID().slice(0, 8)}`,
   };
-  const coordinator = await ManagedProcess.launch({
-    command: [
-      ...runtimeCommand(runtime),
-      join(root, "services/cli.ts"),
-      "budget",
-      writeIni(options, broker, count),
-    ],
-    environment: {
-      ...process.env as Record<string, string>,
-      ...(options.bus === "embedded" ? { PGWEIR_BUDGET: JSON.stringify(seat) } : {}),
-    },
-  });
+  const ini = writeIni(options, broker, count);
+  const startCoordinator = (name: string) =>
+    ManagedProcess.launch({
+      command: [...runtimeCommand(runtime), join(root, "services/cli.ts"), "budget", ini],
+      environment: {
+        ...process.env as Record<string, string>,
+        ...(options.bus === "embedded" ? { PGWEIR_BUDGET: JSON.stringify({ ...seat, name }) } : {}),
+      },
+    });
+  const coordinator = await startCoordinator("budget-one");
+  let successor: ManagedProcess | null = null;
   const workers = new Workers(bus, count, options.pools, load, options.onChange);
   try {
     await coordinator.ready("a leader", () => coordinator.stderr().includes("coordinator leads"));
     workers.start();
     await passSeconds(options.warmUp);
-    const before = readCounts(coordinator.pid, broker.pid);
     const savesBefore = await revisionNow(bus, options);
+    const before = readCounts(coordinator.pid, broker.pid);
     workers.resetCounters();
     await passSeconds(options.seconds);
     const after = readCounts(coordinator.pid, broker.pid);
+    const { reports, grants } = workers;
+    const answerMs = [...workers.answerMs];
     const saves = await revisionNow(bus, options) - savesBefore;
     const cap = slots * count;
     if (workers.used() > cap) throw new Error(`${workers.used()} slots of ${cap} are in use`);
     const seconds = (after.at - before.at) / 1000;
+    const memory = residentBytes(coordinator.pid);
+    successor = await startCoordinator("budget-two");
+    await successor.ready("the successor", () => successor!.stderr().includes("bus connected"));
+    await coordinator.stop();
+    await successor.ready("its term", () => successor!.stderr().includes("coordinator leads"));
     return {
+      takeOverMs: timeOf(successor, "coordinator leads") - timeOf(successor, "elected to"),
       cpu: (after.coordinator - before.coordinator) / seconds,
       otherCpu: (after.others - before.others) / seconds,
-      residentBytes: residentBytes(coordinator.pid),
-      reports: workers.reports / seconds,
-      grants: workers.grants / seconds,
+      residentBytes: memory,
+      reports: reports / seconds,
+      grants: grants / seconds,
       saves: saves / seconds,
-      answerMs: workers.answerMs,
+      answerMs,
     };
   } finally {
     workers.stop();
     await coordinator.stop();
+    await successor?.stop();
     stopServing();
     await bus.close();
     await broker.stop();
   }
+}
+
+/** When a process logged the line with this text, in milliseconds. */
+function timeOf(logged: ManagedProcess, text: string): number {
+  const line = logged.stderr().split("\n").find((line) => line.includes(text)) ?? "";
+  return Date.parse(line.split(" ").slice(0, 2).join("T") + "Z");
 }
 
 /** Every write of the store has the next revision: a write of our own tells how many there were. */
@@ -399,6 +417,7 @@ async function main(): Promise<void> {
           quantile(cell.answerMs, 0.5).toFixed(1),
           quantile(cell.answerMs, 0.99).toFixed(1),
           cell.otherCpu.toFixed(2),
+          whole(cell.takeOverMs),
         ]);
         console.error(rows.at(-1)!.join("  "));
       }
@@ -423,6 +442,7 @@ async function main(): Promise<void> {
       "p50 ms to the answer",
       "p99 ms",
       "cores of broker and workers",
+      "ms to take over",
     ],
     rows,
     1,

@@ -53,7 +53,7 @@ export class TestMesh {
   leaseMs: number;
   #cap: number;
   readonly #options: MeshOptions;
-  readonly #embedded: { readonly url: string; readonly token: string } | null;
+  readonly #embedded: { readonly url: string; readonly broker: EmbeddedBus } | null;
   readonly #closers: (() => unknown)[];
 
   static async start(options: MeshOptions): Promise<TestMesh> {
@@ -72,14 +72,14 @@ export class TestMesh {
     const bus = await connectBus({ servers: [url], token, name, mesh, logger });
     const stop = serveStore(bus, new MemoryStore());
     const closers = [stop, () => bus.close(), () => broker.close()];
-    return new TestMesh(options, bus, null, { url, token }, closers);
+    return new TestMesh(options, bus, null, { url, broker }, closers);
   }
 
   private constructor(
     options: MeshOptions,
     bus: Bus,
     nats: NatsServer | null,
-    embedded: { url: string; token: string } | null,
+    embedded: { url: string; broker: EmbeddedBus } | null,
     closers: (() => unknown)[],
   ) {
     this.#options = options;
@@ -117,21 +117,29 @@ export class TestMesh {
   }
 
   async startCoordinator(): Promise<TestCoordinator> {
-    const seat = this.#embedded === null ? {} : {
-      PGWEIR_BUDGET: JSON.stringify({
-        busUrl: this.#embedded.url,
-        busToken: this.#embedded.token,
-        mesh: "default",
-        supervisorPid: process.pid,
-        embedded: true,
-        name: `budget-${randomUUID().slice(0, 8)}`,
-      }),
-    };
+    const seat = this.#embedded === null ? {} : { PGWEIR_BUDGET: this.#seat(this.#embedded) };
     const child = await ManagedProcess.launch({
       command: [...runtimeCommand(), cli, "budget", this.iniFile],
       environment: { ...process.env as Record<string, string>, ...seat },
     });
     return new TestCoordinator(child);
+  }
+
+  /** As a supervisor gives it: with the rights of a coordinator and no others. */
+  #seat({ url, broker }: { readonly url: string; readonly broker: EmbeddedBus }): string {
+    const name = `budget-${randomUUID().slice(0, 8)}`;
+    const busToken = randomUUID();
+    broker.allow(busToken, this.bus.subjects.coordinatorRights(name));
+    const { pid } = process;
+    const mesh = "default";
+    return JSON.stringify({
+      busUrl: url,
+      busToken,
+      mesh,
+      supervisorPid: pid,
+      embedded: true,
+      name,
+    });
   }
 
   /** Starts coordinators and waits until one of them leads; the leader comes first. */
