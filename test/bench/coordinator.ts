@@ -11,19 +11,19 @@
 // pooler does: about twice the reports, and short ones.
 //
 // How. The workers all live in this process, spread over the second, and hold at once what they may.
-// Reports are built and sent by the same code as the pooler's. A warm-up is not measured.
-//
-// - At the end a second coordinator takes over: the time from its election until it serves, in which it has
-//   read and rewritten what is saved of every worker.
+// Reports are built and sent by the same code as the pooler's. A warm-up is not measured. At the end a
+// second coordinator takes over: the time from its election until it serves, in which it has read and
+// rewritten what is saved of every worker.
 //
 // What it does not measure: the first second of a thousand workers that come at once, clients.
 //
 // How it could mislead. The broker and this process need CPU as well: on two cores with a thousand workers
-// the times from report to grant are those of a machine that is full, and so an upper bound; the last
-// column says what the others took. CPU seconds of the coordinator are its own and hold on any machine of that speed.
+// the times from report to grant are those of a machine that is full, and so an upper bound; two columns
+// say what they, and what work that is none of ours, took. A coordinator that is short of CPU decides about
+// more reports at once, which is cheaper: then the CPU seconds are a little low.
 
 import { randomUUID } from "node:crypto";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
@@ -38,13 +38,13 @@ import {
   serveStore,
 } from "../../shared/bus/mod.ts";
 import { type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
-import { runtimeCommand, type RuntimeName } from "../../shared/sys/mod.ts";
+import { processUsage, runtimeCommand, type RuntimeName } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { seededRandom, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
 import { startNats } from "../support/nats.ts";
 import { findProgram } from "../support/needs.ts";
-import { residentBytes, threadCpuSeconds } from "../support/processes.ts";
+import { residentBytes } from "../support/processes.ts";
 import { freePort, tempDir } from "../support/temp.ts";
 import { describeMachine } from "./programs.ts";
 import { groupThousands, renderTable } from "./report.ts";
@@ -82,6 +82,8 @@ interface Cell {
   readonly saves: number;
   readonly answerMs: readonly number[];
   readonly otherCpu: number;
+  /** Cores that work which is none of ours took: the times are worth nothing when it is much. */
+  readonly foreignCpu: number;
   /** From the election of a second coordinator until it has taken all charges over. */
   readonly takeOverMs: number;
 }
@@ -93,6 +95,8 @@ const slots = 2;
 /** Wishes per worker and pool, from 0 to this. */
 const most: Record<Load, number> = { room: 2, short: 6 };
 const changeMs = 50;
+/** USER_HZ, the unit of /proc/stat. */
+const ticksPerSecond = 100;
 const expireMs = 100;
 
 /** The workers of one measurement. */
@@ -306,6 +310,8 @@ async function measure(
     const cap = slots * count;
     if (workers.used() > cap) throw new Error(`${workers.used()} slots of ${cap} are in use`);
     const seconds = (after.at - before.at) / 1000;
+    const cpu = (after.coordinator - before.coordinator) / seconds;
+    const otherCpu = (after.others - before.others) / seconds;
     const memory = residentBytes(coordinator.pid);
     successor = await startCoordinator("budget-two");
     await successor.ready("the successor", () => successor!.stderr().includes("bus connected"));
@@ -313,8 +319,9 @@ async function measure(
     await successor.ready("its term", () => successor!.stderr().includes("coordinator leads"));
     return {
       takeOverMs: timeOf(successor, "coordinator leads") - timeOf(successor, "elected to"),
-      cpu: (after.coordinator - before.coordinator) / seconds,
-      otherCpu: (after.others - before.others) / seconds,
+      cpu,
+      otherCpu,
+      foreignCpu: Math.max(0, (after.machine - before.machine) / seconds - cpu - otherCpu),
       residentBytes: memory,
       reports: reports / seconds,
       grants: grants / seconds,
@@ -345,11 +352,14 @@ async function revisionNow(bus: Bus, options: Options): Promise<number> {
 }
 
 function readCounts(coordinator: number, broker: number) {
-  const cpuOf = (pid: number) => [...threadCpuSeconds(pid).values()].reduce((a, b) => a + b, 0);
+  const [, user, nice, system, , , irq, softIrq, steal] = readFileSync("/proc/stat", "utf8")
+    .split("\n", 1)[0]!.split(/ +/).map(Number);
+  const cpuOf = (pid: number) => processUsage(pid)?.cpuSeconds ?? 0;
   return {
     at: performance.now(),
     coordinator: cpuOf(coordinator),
     others: cpuOf(broker) + cpuOf(process.pid),
+    machine: (user! + nice! + system! + irq! + softIrq! + steal!) / ticksPerSecond,
   };
 }
 
@@ -417,6 +427,7 @@ async function main(): Promise<void> {
           quantile(cell.answerMs, 0.5).toFixed(1),
           quantile(cell.answerMs, 0.99).toFixed(1),
           cell.otherCpu.toFixed(2),
+          cell.foreignCpu.toFixed(2),
           whole(cell.takeOverMs),
         ]);
         console.error(rows.at(-1)!.join("  "));
@@ -442,6 +453,7 @@ async function main(): Promise<void> {
       "p50 ms to the answer",
       "p99 ms",
       "cores of broker and workers",
+      "cores of other work",
       "ms to take over",
     ],
     rows,
