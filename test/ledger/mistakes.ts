@@ -1,0 +1,242 @@
+// Deliberate mistakes in what the ledger's simulation is made of, one each: in the Ledger, in the LeaseTable, in the
+// coordinator around them. The simulation has to find every one of them, or it proves nothing.
+
+import {
+  type Decision,
+  type Grant,
+  type Lease,
+  LeaseTable,
+  Ledger,
+  type Report,
+} from "../../shared/ledger/mod.ts";
+import type { Variant } from "./simulation.ts";
+
+export interface Mistake {
+  /** "simulation finds ..." */
+  readonly what: string;
+  readonly variant: Variant;
+}
+
+/** Takes every grant for received and every lowered number for obeyed as soon as it is sent. */
+class TrustingLedger extends Ledger {
+  readonly #sent = new Map<string, { granted: number; seq: number }>();
+
+  override report(report: Report, now: number): void {
+    const leaves = report.leaves.map((leaf) => {
+      const sent = this.#sent.get(`${report.worker}.${report.incarnation} ${leaf.leaf}`);
+      return sent === undefined || sent.seq <= leaf.ack
+        ? leaf
+        : { ...leaf, ack: sent.seq, granted: sent.granted };
+    });
+    super.report({ ...report, leaves }, now);
+  }
+
+  override decide(now: number): Decision[] {
+    const decisions = super.decide(now);
+    for (const { worker, incarnation, grant: { seq, leaves } } of decisions) {
+      for (const { leaf, granted } of leaves) {
+        this.#sent.set(`${worker}.${incarnation} ${leaf}`, { granted, seq });
+      }
+    }
+    return decisions;
+  }
+}
+
+/** Believes that a worker holds no more than it was last granted. */
+class OptimisticLedger extends Ledger {
+  override report(report: Report, now: number): void {
+    const leaves = report.leaves.map((leaf) => ({
+      ...leaf,
+      held: Math.min(leaf.held, leaf.granted),
+    }));
+    super.report({ ...report, leaves }, now);
+  }
+}
+
+/** Reads the reports of an epoch that it did not begin as if they promised something. */
+class PresumptuousLedger extends Ledger {
+  override report(report: Report, now: number): void {
+    super.report(report.epoch < this.epoch ? { ...report, epoch: this.epoch } : report, now);
+  }
+}
+
+/** Counts a dead worker as gone, and then listens to what it said before. */
+class HauntedLedger extends Ledger {
+  override gone(worker: number, incarnation: number): void {
+    super.backends(worker, incarnation, new Map(), Infinity);
+  }
+}
+
+/** Obeys a leader whose epoch is over. */
+class DisloyalTable extends LeaseTable {
+  override onGrant(grant: Grant, now: number): readonly Lease[] {
+    if (grant.epoch >= this.epoch) return super.onGrant(grant, now);
+    return obey(this, grant);
+  }
+}
+
+/** Obeys grants in the order of their arrival. */
+class HastyTable extends LeaseTable {
+  override onGrant(grant: Grant, now: number): readonly Lease[] {
+    super.onGrant(grant, now);
+    return grant.epoch === this.epoch && !this.lapsed(now) ? obey(this, grant) : [];
+  }
+}
+
+function obey(table: LeaseTable, grant: Grant): readonly Lease[] {
+  return grant.leaves.map(({ leaf, granted }) => {
+    const lease = table.lease(leaf);
+    lease.granted = granted;
+    lease.touch();
+    return lease;
+  });
+}
+
+/** Counts its lease from the arrival of an answer. */
+class SlowTable extends LeaseTable {
+  #arrivedAt = -Infinity;
+
+  override onGrant(grant: Grant, now: number): readonly Lease[] {
+    this.#arrivedAt = now;
+    return super.onGrant(grant, now);
+  }
+
+  override expire(now: number): void {
+    super.expire(now - Math.max(0, this.#arrivedAt - this.contactAt));
+  }
+}
+
+/** Keeps what it was granted however long nobody answers. */
+class PatientTable extends LeaseTable {
+  override expire(): void {}
+}
+
+const SAVES: Variant = {
+  faults: ["stop at a save", "stop at a save", "crash worker", "crash coordinator"],
+  leaseMs: 10_000,
+  storeTimeoutMs: 15_000,
+  auth: false,
+  endless: true,
+};
+const SILENCE: Variant = {
+  faults: ["stop at a report", "stop at a report", "stop worker", "terminate"],
+  leaseMs: 1000,
+  auth: true,
+  endless: true,
+};
+const GRANTS: Variant = {
+  faults: ["stop at a grant", "stop at a grant", "stop at a save", "split"],
+  leaseMs: 10_000,
+  storeTimeoutMs: 15_000,
+  auth: false,
+  endless: true,
+};
+
+export const mistakes: readonly Mistake[] = [
+  {
+    what: "a ledger that lowers a charge before the worker said that it obeys",
+    variant: {
+      faults: ["weather", "cut worker"],
+      endless: true,
+      makeLedger: (options) => new TrustingLedger(options),
+    },
+  },
+  {
+    what: "a ledger that forgets what is held beyond the grant",
+    variant: {
+      faults: ["crash coordinator"],
+      endless: true,
+      makeLedger: (options) => new OptimisticLedger(options),
+    },
+  },
+  {
+    what: "a ledger that takes a report of an older epoch for a promise",
+    variant: {
+      ...GRANTS,
+      shortcuts: { noTermEnd: true },
+      makeLedger: (options) => new PresumptuousLedger(options),
+    },
+  },
+  {
+    what: "a ledger that still charges workers that are gone",
+    variant: { makeLedger: (options) => new HauntedLedger(options) },
+  },
+  {
+    what: "a worker that obeys an older epoch",
+    variant: {
+      ...GRANTS,
+      shortcuts: { noTermEnd: true },
+      makeTable: (options) => new DisloyalTable(options),
+    },
+  },
+  {
+    what: "a worker that obeys grants in the order of their arrival",
+    variant: {
+      faults: ["weather"],
+      endless: true,
+      makeTable: (options) => new HastyTable(options),
+    },
+  },
+  {
+    what: "a worker that counts its contact from the arrival of an answer",
+    variant: { ...SILENCE, makeTable: (options) => new SlowTable(options) },
+  },
+  {
+    what: "a worker that gives nothing up without contact",
+    variant: { ...SILENCE, makeTable: (options) => new PatientTable(options) },
+  },
+  {
+    what: "a coordinator that sends a grant before its charge is saved",
+    variant: { ...SAVES, shortcuts: { noTermEnd: true, sendBeforeSave: true } },
+  },
+  {
+    what: "a coordinator that repeats a grant while its charge is being saved",
+    variant: {
+      ...SAVES,
+      faults: ["weather", "crash coordinator", "stop at a save"],
+      shortcuts: { noTermEnd: true, overtakeSaves: true },
+    },
+  },
+  {
+    what:
+      "a coordinator that grants a worker its first slots without asking whether it still leads",
+    variant: {
+      ...SAVES,
+      faults: ["crash worker"],
+      shortcuts: { noTermEnd: true, createUnfenced: true },
+    },
+  },
+  {
+    what: "a new leader that leaves the saved charges to the old one",
+    variant: { ...SAVES, shortcuts: { noTermEnd: true, keepRevisions: true } },
+  },
+  {
+    what: "a new leader that does not read the saved charges",
+    variant: { faults: ["crash coordinator"], endless: true, shortcuts: { forget: true } },
+  },
+  {
+    what: "a coordinator that frees the slots of a dead worker at once",
+    variant: { faults: ["crash worker"], endless: true, shortcuts: { noGrace: true } },
+  },
+  {
+    what: "a coordinator that believes what PostgreSQL showed before the worker was silent",
+    variant: {
+      faults: ["cut worker", "cut worker", "terminate"],
+      leaseMs: 4000,
+      auth: true,
+      endless: true,
+      shortcuts: { askEarly: true },
+    },
+  },
+  {
+    what: "a leader that goes on answering after its term",
+    variant: {
+      faults: ["split", "split", "terminate"],
+      leaseMs: 1000,
+      storeTimeoutMs: 30_000,
+      auth: true,
+      endless: true,
+      shortcuts: { noTermEnd: true },
+    },
+  },
+];

@@ -1,0 +1,360 @@
+// A worker of the ledger's simulation: a real LeaseTable, and around it what the data plane does with it. It opens
+// and closes server connections and admits clients as its demand says and its leases allow, and reports.
+// It also answers what the checks ask: how much it may still act on.
+
+import type { Grant, Lease, LeaseTable, Report } from "../../shared/ledger/mod.ts";
+import { Backends, type Connection, type Postgres } from "./simulated_postgres.ts";
+import type { Topology } from "./simulated_rules.ts";
+import { Node, type World } from "./simulated_world.ts";
+
+export interface WorkerOptions {
+  readonly id: number;
+  readonly incarnation: number;
+  readonly leaseMs: number;
+  readonly tickMs: number;
+  readonly topology: Topology;
+  readonly postgres: Postgres;
+  readonly makeTable: (
+    options: { worker: number; incarnation: number; leaseMs: number },
+  ) => LeaseTable;
+  /** Names of the coordinators: each hears every report. */
+  readonly coordinators: () => readonly Coordination[];
+  /** Charges of silent workers may fall to what PostgreSQL shows. */
+  readonly auth: boolean;
+}
+
+export interface Coordination {
+  readonly name: string;
+  onReport(report: Report): void;
+}
+
+export interface WorkerPool {
+  readonly leaf: string;
+  readonly lease: Lease;
+  readonly backends: Backends;
+  readonly idle: Connection[];
+  readonly busy: Connection[];
+  /** Transactions that clients would like to run at once. */
+  demand: number;
+  opening: number;
+  closing: number;
+  /** Busy connections whose transaction is about to end. */
+  ending: number;
+}
+
+interface Guests {
+  readonly leases: readonly Lease[];
+  demand: number;
+  admitted: number;
+}
+
+export class Worker extends Node {
+  readonly id: number;
+  readonly incarnation: number;
+  readonly table: LeaseTable;
+  readonly pools: readonly WorkerPool[];
+  readonly clientLeases: readonly Lease[];
+  diedAt: number | null = null;
+  /** Transactions end within this time, save few that last long. */
+  transactionMs = 400;
+  longTransactions = 0.03;
+  idleTimeoutMs: number;
+  reportsSent = 0;
+  readonly #options: WorkerOptions;
+  readonly #byLeaf = new Map<string, WorkerPool>();
+  readonly #guests: Guests[];
+  #fullReportAt = -Infinity;
+  #reportAt = -Infinity;
+  #fullReportDue = false;
+  #changed = true;
+
+  constructor(world: World, options: WorkerOptions) {
+    super(world, `w${options.id}`, true);
+    const { id, incarnation, leaseMs, topology } = options;
+    this.#options = options;
+    this.id = id;
+    this.incarnation = incarnation;
+    this.table = options.makeTable({ worker: id, incarnation, leaseMs });
+    this.idleTimeoutMs = world.chance.pick([500, 3000, 20_000]);
+    this.pools = topology.pools.map(({ leaf }) => ({
+      leaf,
+      lease: this.table.lease(leaf),
+      backends: new Backends(),
+      idle: [],
+      busy: [],
+      demand: 0,
+      opening: 0,
+      closing: 0,
+      ending: 0,
+    }));
+    for (const pool of this.pools) this.#byLeaf.set(pool.leaf, pool);
+    const known = new Set(topology.leaves);
+    this.#guests = topology.guests.map(({ database, user }) => ({
+      leases: ["clients", `clients/db:${database}`, `clients/user:${user}`]
+        .filter((leaf) => known.has(leaf)).map((leaf) => this.table.lease(leaf)),
+      demand: 0,
+      admitted: 0,
+    }));
+    this.clientLeases = [...new Set(this.#guests.flatMap(({ leases }) => leases))];
+    this.run(() => this.#tick());
+  }
+
+  get key(): string {
+    return `${this.id}.${this.incarnation}`;
+  }
+
+  leases(): Lease[] {
+    return [...this.pools.map(({ lease }) => lease), ...this.clientLeases];
+  }
+
+  override crash(): void {
+    super.crash();
+    this.diedAt = this.world.now;
+    for (const { backends } of this.pools) this.#options.postgres.outlive(backends);
+  }
+
+  // Demand
+
+  changeDemand(hungry: boolean): void {
+    this.run(() => {
+      const { chance } = this.world;
+      const none = chance.yes(hungry ? 0.1 : 0.3);
+      const most = hungry ? 20 : chance.pick([3, 8, 20]);
+      if (this.#guests.length > 0 && chance.yes(0.3)) {
+        const guests = chance.pick(this.#guests);
+        guests.demand = none ? 0 : chance.whole(1, Math.min(most, 10));
+        this.#seatGuests();
+      } else {
+        const pool = chance.pick(this.pools);
+        pool.demand = none ? 0 : chance.whole(1, most);
+        this.#work(pool);
+      }
+    });
+  }
+
+  demand(leaf: string, demand: number): void {
+    const pool = this.#byLeaf.get(leaf)!;
+    pool.demand = demand;
+    this.#work(pool);
+  }
+
+  // Messages
+
+  onGrant(grant: Grant): void {
+    const changed = this.table.onGrant(grant, this.clock());
+    if (changed.length === 0) return;
+    this.#changed = true;
+    for (const lease of changed) {
+      const pool = this.#byLeaf.get(lease.leaf);
+      if (pool !== undefined) this.#work(pool);
+    }
+    this.#seatGuests();
+  }
+
+  onLeader(epoch: number): void {
+    if (this.table.onLeader(epoch, this.clock())) this.#fullReportDue = true;
+  }
+
+  #tick(): void {
+    const now = this.clock();
+    this.table.expire(now);
+    for (const pool of this.pools) {
+      while (pool.idle.length > 0 && now - pool.idle[0]!.idleSince > this.idleTimeoutMs) {
+        this.#close(pool, pool.idle.shift()!);
+      }
+      this.#work(pool);
+    }
+    this.#seatGuests();
+    if (this.#fullReportDue || now - this.#fullReportAt >= 1000) {
+      this.#fullReportDue = false;
+      this.#fullReportAt = now;
+      this.#report(true);
+    } else if (this.#changed && now - this.#reportAt >= 50) this.#report(false);
+    this.after(this.#options.tickMs, () => this.#tick());
+  }
+
+  #report(full: boolean): void {
+    const now = this.clock();
+    this.#changed = false;
+    this.#reportAt = now;
+    for (const pool of this.pools) {
+      pool.lease.idleMs = pool.idle.length === 0
+        ? 0
+        : Math.max(1, Math.round(now - pool.idle[0]!.idleSince));
+    }
+    this.reportsSent++;
+    for (const report of this.table.reports(now, full)) {
+      // The message is what the table says now, even if the table gave away an object that it goes on changing.
+      const sent = { ...report, leaves: report.leaves.map((leaf) => ({ ...leaf })) };
+      for (const { name } of this.#options.coordinators()) {
+        this.world.send(this, name, () => `report ${reportText(sent)}`, (receiver) => {
+          (receiver as Node & Coordination).onReport(sent);
+        });
+      }
+    }
+  }
+
+  // Server connections
+
+  #work(pool: WorkerPool): void {
+    const { lease, idle, busy } = pool;
+    const { chance } = this.world;
+    this.table.expire(this.clock());
+    while (lease.held - pool.closing > lease.limit && idle.length > 0) {
+      this.#close(pool, idle.shift()!);
+    }
+    while (busy.length < pool.demand && idle.length > 0) {
+      const connection = idle.pop()!;
+      connection.state = "busy";
+      busy.push(connection);
+    }
+    while (busy.length + pool.opening < pool.demand && lease.room > 0) this.#open(pool);
+    const tooMany = Math.max(
+      busy.length - pool.demand,
+      Math.min(busy.length, lease.held - pool.closing - pool.opening - lease.limit),
+    );
+    while (pool.ending < tooMany) {
+      pool.ending++;
+      const long = chance.yes(this.longTransactions);
+      this.after(chance.between(1, long ? 10_000 : this.transactionMs), () => {
+        pool.ending--;
+        this.#endTransaction(pool);
+      });
+    }
+    this.#want(lease, Math.max(pool.demand, busy.length));
+  }
+
+  #endTransaction(pool: WorkerPool): void {
+    const connection = pool.busy.shift();
+    if (connection !== undefined) {
+      connection.state = "idle";
+      connection.idleSince = this.clock();
+      pool.idle.push(connection);
+    }
+    this.#work(pool);
+  }
+
+  #open(pool: WorkerPool): void {
+    const { lease } = pool;
+    const before = lease.held;
+    this.#hold(lease, 1);
+    pool.opening++;
+    if (lease.held > lease.limit) {
+      throw new Error(
+        `${this.name} opens in ${pool.leaf} with room ${lease.room}: it holds ${before}, its limit is ${lease.limit}`,
+      );
+    }
+    this.world.note(() => `${this.name} opens ${pool.leaf}, holds ${before + 1}`);
+    this.#options.postgres.connect(
+      pool.backends,
+      pool.leaf,
+      this,
+      (opened, accepted) => this.run(() => this.#opened(pool, opened, accepted)),
+    );
+  }
+
+  #opened(pool: WorkerPool, connection: Connection, accepted: boolean): void {
+    if (connection.state !== "opening") return;
+    pool.opening--;
+    if (accepted) {
+      connection.state = "idle";
+      connection.idleSince = this.clock();
+      pool.idle.push(connection);
+    } else {
+      connection.state = "lost";
+      this.#hold(pool.lease, -1);
+    }
+    this.#work(pool);
+  }
+
+  #close(pool: WorkerPool, connection: Connection): void {
+    connection.state = "closing";
+    pool.closing++;
+    this.#options.postgres.close(pool.backends, connection, () =>
+      this.run(() => {
+        pool.closing--;
+        connection.state = "lost";
+        this.#hold(pool.lease, -1);
+        this.world.note(() => `${this.name} closed ${pool.leaf}, holds ${pool.lease.held}`);
+        this.#work(pool);
+      }));
+  }
+
+  /** An administrator ends one of the connections. */
+  terminateOne(): void {
+    const pool = this.world.chance.pick(this.pools);
+    const connection = [...pool.idle, ...pool.busy].find(({ server }) => server === "open");
+    if (connection === undefined) return;
+    this.#options.postgres.terminate(pool.backends, connection, () =>
+      this.run(() => {
+        const list = connection.state === "idle" ? pool.idle : pool.busy;
+        const at = list.indexOf(connection);
+        // It may be closing by now: then that end is the one that counts.
+        if (at < 0) return;
+        list.splice(at, 1);
+        connection.state = "lost";
+        this.#hold(pool.lease, -1);
+        this.#work(pool);
+      }));
+  }
+
+  // Clients
+
+  #seatGuests(): void {
+    if (this.#guests.length === 0) return;
+    this.table.expire(this.clock());
+    for (const guests of this.#guests) {
+      while (guests.admitted > guests.demand) {
+        guests.admitted--;
+        for (const lease of guests.leases) this.#hold(lease, -1);
+      }
+      while (guests.admitted < guests.demand && guests.leases.every(({ room }) => room > 0)) {
+        guests.admitted++;
+        for (const lease of guests.leases) this.#hold(lease, 1);
+      }
+    }
+    for (const lease of this.clientLeases) {
+      let wanted = 0;
+      for (const guests of this.#guests) if (guests.leases.includes(lease)) wanted += guests.demand;
+      this.#want(lease, wanted);
+    }
+  }
+
+  #hold(lease: Lease, change: number): void {
+    lease.held += change;
+    lease.touch();
+    this.#changed = true;
+  }
+
+  #want(lease: Lease, wanted: number): void {
+    if (lease.wanted === wanted) return;
+    lease.wanted = wanted;
+    lease.touch();
+    this.#changed = true;
+  }
+
+  // What the checks ask
+
+  /**
+   * How many slots of a leaf this worker may take without another message: what its lease allows if it is asked
+   * now, or what it has. A worker that runs asks its lease before it opens, however long it was stopped before.
+   */
+  potential(lease: Lease, backends: Backends | null): number {
+    if (!this.alive) return backends === null ? 0 : backends.real;
+    const { leaseMs, auth } = this.#options;
+    // With the word of PostgreSQL the charge of a silent worker follows what is open there, not what the worker
+    // has not yet seen closed.
+    const has = auth && backends !== null ? backends.real : lease.held;
+    const silentMs = this.clock() - this.table.contactAt;
+    if (!auth || silentMs <= leaseMs) return Math.max(lease.limit, lease.granted, has);
+    if (silentMs > 20 * leaseMs && lease.held === 0) return has;
+    return Math.max(lease.floor, has);
+  }
+}
+
+function reportText(report: Report): string {
+  const leaves = report.leaves.map(({ leaf, held, wanted, granted, ack }) =>
+    `${leaf} h${held} w${wanted} g${granted} a${ack}`
+  );
+  return `#${report.seq} e${report.epoch} i${report.incarnation % 1000} [${leaves.join(", ")}]`;
+}
