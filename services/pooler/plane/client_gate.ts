@@ -1,15 +1,16 @@
 // A limit on clients: `max_client_conn` and its like. The limit is the mesh's, and this worker holds a
 // lease on a part of it; a client that comes when the part is used up waits until the budget has
-// answered: more, or no more. Cold code: once per login.
+// answered: more, or no more. While nobody answers it waits as in a pool's queue. Cold code: once per
+// login.
 // Invariant: a client is counted from when it got in until it is closed, exactly once.
 
 import type { Lease } from "../../../shared/ledger/mod.ts";
 import type { LeaseOwner } from "./budget.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
-import type { Refusal } from "./refusals.ts";
+import { type Refusal, refusals } from "./refusals.ts";
 
-/** How long a client waits for an answer of the budget before it is refused. */
+/** How long a client waits for slots that are on their way before it is refused. */
 const answerMs = 3000;
 
 interface Waiter {
@@ -34,19 +35,21 @@ export class ClientGate implements LeaseOwner {
     this.lease = plane.budget.lease(leaf, this);
   }
 
-  /** True when the client is in; otherwise `decided` is called, now or later, unless it is closed. */
-  enter(client: ClientSession, decided: (refusal: Refusal | null) => void): boolean {
+  /** Lets a client in at once, if there is room and nobody came before it. */
+  enter(): boolean {
+    if (this.#waiting.length > 0 || this.lease.room === 0) return false;
+    this.#count(1);
+    return true;
+  }
+
+  /** Calls `decided` when the client is in, or is refused; not if it is closed before. */
+  wait(client: ClientSession, decided: (refusal: Refusal | null) => void): void {
     const { lease } = this;
-    if (this.#waiting.length === 0 && lease.room > 0) {
-      this.#count(1);
-      return true;
-    }
     const { now } = this.#plane.reactor;
     this.#waiting.push({ client, decided, since: now, after: lease.lastReportSeq, countedIn: 0 });
     this.measure(now);
     lease.touch();
     this.#plane.budget.ask();
-    return false;
   }
 
   leave(): void {
@@ -72,7 +75,12 @@ export class ClientGate implements LeaseOwner {
     const { lease } = this;
     if (this.#waiting.length > 0) {
       this.#waiting = this.#waiting.filter(({ client }) => !client.closed);
-      this.#refuse((waiter) => now - waiter.since >= answerMs);
+      const { budget, settings } = this.#plane;
+      if (!budget.isLost) this.#refuse(({ since }) => now - since >= answerMs);
+      else if (settings.queryWaitTimeoutMs > 0) {
+        const isOver = ({ since }: Waiter) => now - since >= settings.queryWaitTimeoutMs;
+        this.#refuse(isOver, refusals.noCoordinator);
+      }
     }
     const wanted = lease.held + this.#waiting.length;
     if (wanted === lease.wanted) return;
@@ -94,10 +102,10 @@ export class ClientGate implements LeaseOwner {
     }
   }
 
-  #refuse(is: (waiter: Waiter) => boolean): void {
+  #refuse(is: (waiter: Waiter) => boolean, refusal = this.#refusal): void {
     const refused = this.#waiting.filter(is);
     if (refused.length === 0) return;
     this.#waiting = this.#waiting.filter((waiter) => !is(waiter));
-    for (const { client, decided } of refused) if (!client.closed) decided(this.#refusal);
+    for (const { client, decided } of refused) if (!client.closed) decided(refusal);
   }
 }

@@ -191,25 +191,31 @@ export class ClientLogin {
     this.#begin(startup);
   }
 
-  /** Passes the gates one after the other, then goes on; waits at each as long as it must. */
-  #enter(gates: readonly ClientGate[], then: () => void): void {
+  /**
+   * Passes all gates, then goes on. Who has to wait at one holds no place at the others meanwhile: they
+   * may be all that a client under other limits needs.
+   */
+  #enter(gates: readonly ClientGate[], then: () => void, held: readonly ClientGate[] = []): void {
     const client = this.#client;
-    const [gate, ...rest] = gates;
-    if (gate === undefined) return then();
-    const isIn = () => {
-      // The main gate's list is one for all clients: nearly all have no other.
-      client.gates = client.gates.length === 0 && gates.length === 1 ? gates : [
-        ...client.gates,
-        gate,
-      ];
-      this.#enter(rest, then);
-    };
-    this.#later((done) => {
-      const entered = gate.enter(client, (refusal) => {
-        done(() => refusal === null ? isIn() : this.#refuse(refusal));
+    const entered = [...held];
+    for (const gate of gates) {
+      if (gate.enter()) {
+        entered.push(gate);
+        continue;
+      }
+      for (const other of entered) other.leave();
+      const others = [...held, ...gates].filter((other) => other !== gate);
+      this.#later((done) => {
+        gate.wait(client, (refusal) => {
+          done(() => refusal === null ? this.#enter(others, then, [gate]) : this.#refuse(refusal));
+        });
       });
-      if (entered) done(isIn);
-    });
+      return;
+    }
+    // The list of the main gate is one for all clients: nearly all have no other.
+    if (gates === client.plane.mainGates) client.gates = gates;
+    else if (entered.length > 0) client.gates = [...client.gates, ...entered];
+    then();
   }
 
   #begin(startup: Startup): void {

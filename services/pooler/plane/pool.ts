@@ -365,12 +365,11 @@ export class Pool implements LeaseOwner {
   #queueRefusal(): Refusal {
     const failure = this.#failure;
     const { budget } = this.plane;
-    let hint: string | null = null;
-    if (failure !== null) hint = `Connections to the server are failing: ${failure.message}`;
-    else if (budget.isLost) {
-      hint = "No more server connections are granted: the budget coordinator does not answer";
+    if (failure !== null) {
+      const hint = `Connections to the server are failing: ${failure.message}`;
+      return { ...refusals.queryWaitTimeout, hint };
     }
-    return hint === null ? refusals.queryWaitTimeout : { ...refusals.queryWaitTimeout, hint };
+    return budget.isLost ? refusals.noCoordinator : refusals.queryWaitTimeout;
   }
 
   get lifetimeMs(): number {

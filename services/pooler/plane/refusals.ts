@@ -43,6 +43,11 @@ export const refusals = {
     message: "query_wait_timeout",
     hint: "No server connection came free in time: raise the pool size, or query_wait_timeout",
   },
+  noCoordinator: {
+    code: "53300",
+    message: "query_wait_timeout",
+    hint: "No more connections are granted: the budget coordinator does not answer",
+  },
   cancelledInQueue: { code: "57014", message: "canceling statement due to user request" },
   serverGone: { code: "08006", message: "server conn crashed?" },
   serverProtocol: { code: "08006", message: "bad packet from server" },
