@@ -18,11 +18,16 @@ export interface LeaseOwner {
 /** Reports that may follow each other at once, and the pace of those beyond. */
 const burst = 4;
 const paceMs = 50;
+/** Between two reports of everything, at most; a short lease needs answers more often. */
 const refreshMs = 1000;
+const refreshesPerLease = 4;
+/** Answers take milliseconds, or, while a coordinator takes over, a few seconds. */
+const answerMs = 3000;
 
 export class Budget {
   readonly #plane: Plane;
   readonly #leaseMs: number;
+  readonly #refreshMs: number;
   readonly #table: LeaseTable;
   readonly #owners = new Map<Lease, LeaseOwner>();
   #tokens = burst;
@@ -35,6 +40,7 @@ export class Budget {
   constructor(plane: Plane, leaseMs: number) {
     this.#plane = plane;
     this.#leaseMs = leaseMs;
+    this.#refreshMs = Math.min(refreshMs, leaseMs / refreshesPerLease);
     const { workerId, incarnation } = plane.seat;
     this.#table = new LeaseTable({ worker: workerId, incarnation, leaseMs });
   }
@@ -52,6 +58,11 @@ export class Budget {
   /** Milliseconds since the newest report that was answered; Infinity before the first. */
   get silentMs(): number {
     return performance.now() - this.#table.contactAt;
+  }
+
+  /** Nobody has answered for so long that no answer is to be expected soon. */
+  get isSilent(): boolean {
+    return this.silentMs > answerMs;
   }
 
   /** Out of contact for so long that nothing may be opened beyond the floors. */
@@ -98,7 +109,7 @@ export class Budget {
 
   #report(paced: boolean): void {
     const now = performance.now();
-    const full = now - this.#refreshedAt >= refreshMs;
+    const full = now - this.#refreshedAt >= this.#refreshMs;
     if (!this.#mayReport(now)) {
       if (this.#urgent && !this.#paced) {
         this.#paced = true;

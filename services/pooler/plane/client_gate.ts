@@ -76,8 +76,9 @@ export class ClientGate implements LeaseOwner {
     if (this.#waiting.length > 0) {
       this.#waiting = this.#waiting.filter(({ client }) => !client.closed);
       const { budget, settings } = this.#plane;
-      if (!budget.isLost) this.#refuse(({ since }) => now - since >= answerMs);
-      else if (settings.queryWaitTimeoutMs > 0) {
+      const answeredAt = now - budget.silentMs;
+      this.#refuse(({ since }) => now - since >= answerMs && answeredAt > since);
+      if (budget.isSilent && settings.queryWaitTimeoutMs > 0) {
         const isOver = ({ since }: Waiter) => now - since >= settings.queryWaitTimeoutMs;
         this.#refuse(isOver, refusals.noCoordinator);
       }

@@ -208,6 +208,7 @@ export class Pool implements LeaseOwner {
   }
 
   measure(now: number): void {
+    this.#shed();
     this.#demandAt = (this.#demandAt + 1) % demandsKept;
     this.#demands[this.#demandAt] = 0;
     this.#want(this.#demand());
@@ -230,13 +231,26 @@ export class Pool implements LeaseOwner {
     lease.touch();
   }
 
-  /** Gives up idle servers beyond the lease, the longest idle first. */
+  /**
+   * Gives up idle servers beyond the lease, the longest idle first; and without contact those that
+   * PostgreSQL may not show yet, since the budget may go by what it shows.
+   */
   #shed(): void {
     while (this.servers.size > this.lease.limit) {
       const server = this.idle[0];
-      if (server === undefined) return;
+      if (server === undefined) break;
       server.close("evicted");
     }
+    if (!this.plane.budget.isLost) return;
+    for (const server of [...this.servers]) {
+      if (this.servers.size <= this.lease.limit) return;
+      server.login?.loseSlot();
+    }
+  }
+
+  #count(connecting: 1 | -1): void {
+    this.#connecting += connecting;
+    this.lease.opening = this.#connecting;
   }
 
   /** PostgreSQL has closed its end of a connection, or there was none. */
@@ -295,7 +309,7 @@ export class Pool implements LeaseOwner {
 
   /** A new server finished its login. */
   onServerReady(server: ServerConnection): void {
-    this.#connecting--;
+    this.#count(-1);
     this.plane.logServer(server, "new connection to server");
     server.toIdle();
   }
@@ -320,7 +334,7 @@ export class Pool implements LeaseOwner {
   }
 
   onServerClosed(server: ServerConnection): void {
-    if (server.login !== null) this.#connecting--;
+    if (server.login !== null) this.#count(-1);
     this.servers.delete(server);
     const index = this.idle.indexOf(server);
     if (index >= 0) this.idle.splice(index, 1);
@@ -330,7 +344,7 @@ export class Pool implements LeaseOwner {
   /** A connection attempt or a login failed; its connection is closed already. */
   onLoginFailed(code: string, reason: string): void {
     const now = this.plane.reactor.now;
-    this.#connecting--;
+    this.#count(-1);
     if (this.#failure === null) this.#failingSince = now;
     this.#failure = { code, message: reason };
     // Attempts that were under way together are one failure, not one each.
@@ -369,7 +383,7 @@ export class Pool implements LeaseOwner {
       const hint = `Connections to the server are failing: ${failure.message}`;
       return { ...refusals.queryWaitTimeout, hint };
     }
-    return budget.isLost ? refusals.noCoordinator : refusals.queryWaitTimeout;
+    return budget.isSilent ? refusals.noCoordinator : refusals.queryWaitTimeout;
   }
 
   get lifetimeMs(): number {
@@ -421,7 +435,7 @@ export class Pool implements LeaseOwner {
     if (this.database.loadBalanceHosts === "round-robin") this.#nextHost++;
     const server = new ServerConnection(this.plane, this, this.plane.nextId());
     this.servers.add(server);
-    this.#connecting++;
+    this.#count(1);
     this.lease.held++;
     this.lease.touch();
     this.plane.openServers++;

@@ -41,10 +41,8 @@ export class ServerLogin {
     }
     const { plane, pool } = this.#server;
     // The process may have slept since the slot was taken: then it may be another worker's by now.
-    if (plane.budget.isLost && pool.lease.held > pool.lease.floor) {
-      this.fail("08001", "the slot was lost: the budget coordinator does not answer");
-      return;
-    }
+    plane.budget.expire();
+    if (plane.budget.isLost && pool.lease.held > pool.lease.limit) return this.loseSlot();
     const parameters = new Map([["user", pool.user], ["database", pool.database.dbname]]);
     for (const [name, value] of pool.startupDefaults) parameters.set(name, value);
     this.#send(startupPacket(parameters));
@@ -68,6 +66,11 @@ export class ServerLogin {
   /** The connection is closed from elsewhere: late results are ignored. */
   abandon(): void {
     this.#ended = true;
+  }
+
+  /** The slot is another worker's by now, perhaps. */
+  loseSlot(): void {
+    this.fail("08001", "the slot was lost: the budget coordinator does not answer");
   }
 
   fail(code: string, reason: string): void {
