@@ -218,25 +218,4 @@ export const mistakes: readonly Mistake[] = [
     what: "a coordinator that frees the slots of a dead worker at once",
     variant: { faults: ["crash worker"], endless: true, shortcuts: { noGrace: true } },
   },
-  {
-    what: "a coordinator that believes what PostgreSQL showed before the worker was silent",
-    variant: {
-      faults: ["cut worker", "cut worker", "terminate"],
-      leaseMs: 4000,
-      auth: true,
-      endless: true,
-      shortcuts: { askEarly: true },
-    },
-  },
-  {
-    what: "a leader that goes on answering after its term",
-    variant: {
-      faults: ["split", "split", "terminate"],
-      leaseMs: 1000,
-      storeTimeoutMs: 30_000,
-      auth: true,
-      endless: true,
-      shortcuts: { noTermEnd: true },
-    },
-  },
 ];

@@ -29,7 +29,7 @@ const PATIENCE_MS = 1000;
 /** Stays in the place of the charges of a dead worker: else a leader that was stopped before it saved its first ones could do so later, and nobody would ever free them. */
 const GONE = "gone";
 
-/** Deliberate mistakes, each false in a right coordinator. */
+/** Deliberate mistakes, each false in a right coordinator, save the last. */
 export interface Shortcuts {
   /** Grants go out while their charges are still being saved. */
   readonly sendBeforeSave?: boolean;
@@ -43,9 +43,7 @@ export interface Shortcuts {
   readonly forget?: boolean;
   /** The charges of a process that is gone are free at once. */
   readonly noGrace?: boolean;
-  /** PostgreSQL may have been asked before the worker was silent for long enough. */
-  readonly askEarly?: boolean;
-  /** A leader answers for as long as nobody tells it that it is no leader. */
+  /** A leader answers until somebody tells it that it leads no more: right as long as nobody asks PostgreSQL. */
   readonly noTermEnd?: boolean;
 }
 
@@ -508,11 +506,11 @@ export class Coordinator extends Node implements Coordination {
   }
 
   #lookUp(leading: Leadership): void {
-    const { lookUp, shortcuts } = this.#options;
+    const { lookUp } = this.#options;
     if (lookUp === null || leading.lookingUp || leading.ledger === null) return;
     const began = this.clock();
     if (began < leading.lookUpDueAt) return;
-    const patience = shortcuts.askEarly ? 0 : this.#options.leaseMs * 1.1 + PATIENCE_MS;
+    const patience = this.#options.leaseMs * 1.1 + PATIENCE_MS;
     const silent = [...leading.ledger.workers()].filter(({ state, lastReportAt }) =>
       state !== "live" && began - lastReportAt > patience
     );

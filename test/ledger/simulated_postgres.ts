@@ -50,10 +50,6 @@ export class Postgres {
     backends.all.add(connection);
     this.#world.schedule(chance.between(0.2, this.openingMs), () => {
       if (connection.server !== "coming") return;
-      if (owner.diedAt !== null && this.#world.now - owner.diedAt > ATTEMPT_OUTLIVES_MS) {
-        this.#closed(backends, connection);
-        return;
-      }
       connection.server = "open";
       backends.open++;
       if (owner.diedAt !== null) {
@@ -87,7 +83,12 @@ export class Postgres {
     const { chance } = this.#world;
     for (const connection of backends.all) {
       connection.state = "lost";
-      if (connection.server !== "open") continue;
+      if (connection.server === "coming") {
+        this.#world.schedule(ATTEMPT_OUTLIVES_MS, () => {
+          if (connection.server === "coming") this.#closed(backends, connection);
+        });
+        continue;
+      }
       const long = this.#longLives && chance.yes(0.25);
       this.#world.schedule(
         chance.between(1, long ? 60_000 : 600),
