@@ -44,13 +44,28 @@ const sleep = (client: RawClient) => client.send(f.Q("SELECT pg_sleep(300)"));
 const cancelAt = (host: MeshHost, client: RawClient) =>
   sendCancel(host.clients, client.key!.processId, client.key!.secret);
 
-/** Sends cancels to a host until one has ended the query of a client. */
-async function cancelled(host: MeshHost, client: RawClient): Promise<void> {
-  await until(`a cancel at ${host.name}`, async () => {
-    if (client.unread === 0) await cancelAt(host, client);
-    return client.unread > 0;
-  }, 60_000);
+/**
+ * Sends cancels to a host until one has ended the query of a client. Others may be under way then, and would be
+ * right to end what the client runs next; `settled` waits for them.
+ */
+async function cancelled(
+  host: MeshHost,
+  client: RawClient,
+): Promise<{ settled(): Promise<unknown> }> {
+  const closings: Promise<string>[] = [];
+  await until(
+    `a cancel at ${host.name}`,
+    () => {
+      if (client.unread === 0) closings.push(cancelAt(host, client));
+      return client.unread > 0;
+    },
+    60_000,
+    250,
+  );
   assert.is(await client.replies(), CANCELLED);
+  const all = Promise.all(closings);
+  all.catch(() => {});
+  return { settled: () => all };
 }
 
 /** Clients of a host, so many of each of its workers. */
@@ -190,11 +205,15 @@ tests("a host that is cut off goes on alone, and is one of the mesh again afterw
     await until(`the log of ${host.name} to say so`, () => gaveUp.test(host.log()));
   }
   // Within the host, and among the others, cancels find their way, once the broken ways are known.
-  for (const client of lost) await cancelled(north, client);
-  await cancelled(west, there[0]!);
+  await Promise.all([
+    ...lost.map((client) => cancelled(north, client)),
+    cancelled(west, there[0]!),
+  ]);
   network.healAll();
-  for (const client of kept) await cancelled(south, client);
-  await cancelled(north, there[1]!);
+  await Promise.all([
+    ...kept.map((client) => cancelled(south, client)),
+    cancelled(north, there[1]!),
+  ]);
   for (const end of ends) assert.ok(await end() > 0);
   for (const [host, before] of logs) {
     assert.equal(host.log().slice(before.length).match(/^.* (ERROR|FATAL) .*$/gm) ?? [], []);
@@ -218,34 +237,19 @@ tests("a cancel that was given up has no effect when the way is open again", asy
     here.map((client) => cancelAt(host, client))
   );
   assert.equal([...new Set(await Promise.all(lost))], [""]);
-  for (const client of here) {
-    await cancelled(north, client);
-    sleep(client);
+  for (const sent of await Promise.all(here.map((client) => cancelled(north, client)))) {
+    await sent.settled();
   }
+  for (const client of here) sleep(client);
   await sleeping(here.length);
-  const probe = await north.login();
-  sleep(probe);
+  const probes = await Promise.all([north.login(), north.login()]);
+  for (const probe of probes) sleep(probe);
   network.healAll();
   // What was kept on the way comes before what is sent now.
-  await Promise.all([south, west].map((host) =>
-    until(
-      "a cancel from another host to get through",
-      async () => {
-        await Promise.all([1, 2, 3].map(() => cancelAt(host, probe)));
-        if (probe.unread === 0) return false;
-        assert.is(await probe.replies(), CANCELLED);
-        sleep(probe);
-        return true;
-      },
-      60_000,
-      50,
-    )
-  ));
-  for (const client of here) {
-    await client.readNothingFor(500);
-    await cancelled(south, client);
-  }
-  for (const client of [...here, probe]) client.close();
+  await Promise.all(probes.map((probe, at) => cancelled([south, west][at]!, probe)));
+  for (const client of here) await client.readNothingFor(500);
+  await Promise.all(here.map((client) => cancelled(south, client)));
+  for (const client of [...here, ...probes]) client.close();
 });
 
 tests.run();
