@@ -525,10 +525,11 @@ class Simulation implements Cluster {
     this.#steadyChanges = 0;
     let cells = 0;
     for (const worker of this.workers) {
-      for (const leaf of this.topology.leaves) {
-        if (shares.isScarce(leaf)) continue;
+      for (const lease of worker.leases()) {
+        // What nobody uses is taken back some day.
+        if (lease.wanted === 0 || shares.isScarce(lease.leaf)) continue;
         cells++;
-        this.#steadyChanges += this.#changes.get(`${worker.key} ${leaf}`) ?? 0;
+        this.#steadyChanges += this.#changes.get(`${worker.key} ${lease.leaf}`) ?? 0;
       }
     }
     if (this.#steadyChanges > cells / 4 + 2) {
@@ -537,9 +538,10 @@ class Simulation implements Cluster {
       );
     }
     const waiting = shares.waiting();
-    const forgotten = waiting.length > 12
-      ? []
-      : waiting.filter((cell) => !this.#changes.has(cell) && (this.#granted.get(cell) ?? 0) === 0);
+    const forgotten = waiting.length > 12 ? [] : waiting.flatMap(({ worker, lease }) => {
+      const cell = `${worker.key} ${lease.leaf}`;
+      return lease.granted > 0 || this.#changes.has(cell) ? [] : [cell];
+    });
     if (forgotten.length > 0) {
       throw this.#failure(`no turn in 30 s for ${forgotten.join(", ")}\n${this.#ledgerText()}`);
     }

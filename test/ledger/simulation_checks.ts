@@ -198,11 +198,11 @@ export class Shares {
     return cell !== undefined && cell.accounts.some(({ name }) => this.#scarce.has(name));
   }
 
-  /** Those that have to wait for their turn now and then, as `id.incarnation leaf`. */
-  waiting(): string[] {
+  /** Those that have to wait for their turn now and then. */
+  waiting(): { readonly worker: Worker; readonly lease: Lease }[] {
     return this.#cells.filter(({ lease, sticky }) =>
       !sticky && lease.wanted > 0 && this.isScarce(lease.leaf)
-    ).map(({ worker, lease }) => `${worker.key} ${lease.leaf}`);
+    );
   }
 
   /** The reason why they are not right, or null. */
@@ -215,7 +215,7 @@ export class Shares {
       if (!sticky && lease.held < Math.min(lease.wanted, lease.granted)) {
         return `${what} does not use what it has`;
       }
-      if (lease.granted >= lease.wanted) continue;
+      if (Math.max(lease.granted, sticky ? lease.held : 0) >= lease.wanted) continue;
       if (lease.pending) return `${what} still waits for more that is not coming`;
       const reasons = cell.accounts.map((account) => this.#slackOf(account, cell));
       if (!reasons.includes(null)) return `${what} lacks its share: ${reasons.join("; ")}`;
