@@ -1,25 +1,20 @@
-// The mesh's store on JetStream: a key-value bucket, laid out as NATS lays out its own, that the
-// first who needs it makes. Not a watcher: who wants to know of changes reads again.
-// Invariants: a write is done only if the server says so; a removed key leaves nothing behind, so
-// that keys of workers long gone do not pile up; no operation is repeated behind the caller's back.
+// The mesh's store on JetStream: a key-value bucket; jetstream_bucket.ts finds or makes it. Not a watcher: who
+// wants to know of changes reads again.
+// When the bucket is lost (a server that came back without its files, a stream that was deleted), the next
+// operation makes it again and goes on as if all keys had been removed: that is exact for each key, since
+// no revision of before is ever current again. What had been kept is gone all the same: who relies on what
+// others wrote before must know from elsewhere, or wait until they have written again.
+// Invariants: a write is done only if the server says so; a removed key leaves nothing behind, so that keys
+// of workers long gone do not pile up; nothing is repeated that may have been done.
 
 import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import {
-  DiscardPolicy,
-  jetstream,
-  JetStreamApiCodes,
-  JetStreamApiError,
-  type JetStreamClient,
-  type JetStreamManager,
-  RetentionPolicy,
-  StorageType,
-  type StreamConfig,
-} from "@nats-io/jetstream";
-import { type NatsConnection, RequestError, TimeoutError } from "nats";
+import { JetStreamApiCodes, JetStreamApiError } from "@nats-io/jetstream";
+import { RequestError, TimeoutError } from "nats";
 import type { Bus } from "./api.ts";
 import { isDenied, logOf, natsConnection } from "./bus.ts";
 import { BusError } from "./errors.ts";
+import { Bucket, type Life, requestTimeoutMs, retryMs } from "./jetstream_bucket.ts";
 import {
   checkedKey,
   checkedPrefix,
@@ -35,17 +30,17 @@ export interface OpenStoreOptions {
 }
 
 const defaultWaitMs = 10_000;
-const requestTimeoutMs = 2000;
-const retryMs = 250;
 /** A server without JetStream is believed after this time: one that starts may answer later. */
 const believeMs = 1000;
-const wantedReplicas = 3;
 const readsAtOnce = 32;
 const maxListRounds = 10;
+/** Lives of the bucket that one operation outlives. */
+const maxLives = 4;
 
-/** A server that is no member of a cluster, and a cluster with too few that are up. */
-const tooFewServers: readonly number[] = [10074, 10005];
-const nameInUse = 10058;
+/** The bucket that was asked is not the one there is now. */
+class LifeOver extends Error {
+  override readonly message = "bucket is being made again";
+}
 
 /** Carries out one operation, and gives its errors their codes. */
 async function named<T>(bus: Bus, what: string, operation: () => Promise<T>): Promise<T> {
@@ -71,25 +66,23 @@ async function named<T>(bus: Bus, what: string, operation: () => Promise<T>): Pr
 
 class JetStreamStore implements Store {
   readonly #bus: Bus;
-  readonly #stream: string;
-  readonly #root: string;
-  #client: { connection: NatsConnection; js: JetStreamClient } | null = null;
-  /** The highest revision that was written or read here. */
-  #seen = 0;
+  readonly #bucket: Bucket;
 
   constructor(bus: Bus) {
     this.#bus = bus;
-    this.#stream = `KV_${bus.subjects.bucket}`;
-    this.#root = `$KV.${bus.subjects.bucket}.`;
+    this.#bucket = new Bucket(bus);
   }
 
   async get(key: string): Promise<StoredValue | null> {
     checkedKey(key);
-    return await named(this.#bus, `read "${key}"`, () => this.#read(key));
+    return await this.#inLife(
+      `read "${key}"`,
+      async (life) => await this.#read(life, key) ?? await this.#ifStill(life, null),
+    );
   }
 
   async create(key: string, value: Uint8Array): Promise<number | null> {
-    return await this.#write(key, value, 0);
+    return await this.#write(key, value, null);
   }
 
   async update(key: string, value: Uint8Array, revision: number): Promise<number | null> {
@@ -99,44 +92,78 @@ class JetStreamStore implements Store {
 
   /** Takes the message away instead of adding a marker, and that only if it is still the last. */
   async remove(key: string, revision?: number): Promise<boolean> {
-    const filter = this.#root + checkedKey(key);
-    return await named(this.#bus, `remove "${key}"`, async () => {
-      const { streams } = await this.#manager();
-      const upTo = revision === undefined ? {} : { seq: revision + 1 };
-      const { purged } = await streams.purge(this.#stream, { filter, ...upTo });
-      return purged > 0;
+    checkedKey(key);
+    return await this.#inLife(`remove "${key}"`, async (life) => {
+      if (revision !== undefined && revision <= life.base) return false;
+      const { streams } = await this.#bucket.manager();
+      const upTo = revision === undefined ? {} : { seq: revision - life.base + 1 };
+      const { purged } = await streams.purge(this.#bucket.stream, {
+        filter: life.root + key,
+        ...upTo,
+      });
+      return purged > 0 || await this.#ifStill(life, false);
     });
   }
 
   async list(prefix: string): Promise<StoreEntry[]> {
     checkedPrefix(prefix);
-    return await named(this.#bus, `list "${prefix}"`, async () => {
+    return await this.#inLife(`list "${prefix}"`, async (life) => {
       for (let round = 0; round < maxListRounds; round += 1) {
         if (round > 0) await delay(retryMs);
-        const entries = await this.#listOnce(prefix);
+        const entries = await this.#listOnce(life, prefix);
         if (entries !== null) return entries;
       }
       throw new BusError("UNAVAILABLE", `list "${prefix}": servers do not agree`);
     });
   }
 
+  /** The number of replicas: finds the bucket, or makes it. */
+  async open(mayBeFewer: boolean): Promise<number> {
+    return await named(this.#bus, "open store", () => this.#bucket.open(mayBeFewer));
+  }
+
+  /** Carries out an operation in the life there is; what failed for want of it was not done. */
+  async #inLife<T>(what: string, operation: (life: Life) => Promise<T>): Promise<T> {
+    return await named(this.#bus, what, async () => {
+      let life = this.#bucket.life ?? await this.#bucket.look();
+      for (let lives = 1;; lives += 1) {
+        try {
+          return await operation(life);
+        } catch (error) {
+          if (!isForWantOfIt(error) || lives === maxLives) throw error;
+          const now = await this.#bucket.look();
+          if (now === life) throw error;
+          life = now;
+        }
+      }
+    });
+  }
+
+  /** An answer that a bucket of another life would have given as well. */
+  async #ifStill<T>(life: Life, answer: T): Promise<T> {
+    if (await this.#bucket.look() !== life) throw new LifeOver();
+    return answer;
+  }
+
   /**
    * Null: ask again. A server that was the leader, and does not know yet that it is none, tells less
    * than was written; what we have seen ourselves shows it.
    */
-  async #listOnce(prefix: string): Promise<StoreEntry[] | null> {
-    const seen = this.#seen;
-    const { streams } = await this.#manager();
-    const subjects_filter = `${this.#root}${prefix.slice(0, prefix.lastIndexOf(".") + 1)}>`;
-    const { state } = await streams.info(this.#stream, { subjects_filter });
+  async #listOnce(life: Life, prefix: string): Promise<StoreEntry[] | null> {
+    const { seen, root } = life;
+    const { streams } = await this.#bucket.manager();
+    const subjects_filter = `${root}${prefix.slice(0, prefix.lastIndexOf(".") + 1)}>`;
+    const info = await streams.info(this.#bucket.stream, { subjects_filter });
+    if (!this.#bucket.isOf(info, life)) throw new LifeOver();
+    const { state } = info;
     if (state.last_seq < seen) return null;
     const keys = Object.keys(state.subjects ?? {})
-      .map((subject) => subject.slice(this.#root.length))
+      .map((subject) => subject.slice(root.length))
       .filter((key) => key.startsWith(prefix)).sort();
     const entries: StoreEntry[] = [];
     for (let at = 0; at < keys.length; at += readsAtOnce) {
       const some = keys.slice(at, at + readsAtOnce);
-      const found = await Promise.all(some.map((key) => this.#read(key)));
+      const found = await Promise.all(some.map((key) => this.#read(life, key)));
       for (const [index, entry] of found.entries()) {
         // Removed meanwhile, or not known to the server that answered: the next round tells.
         if (entry === null) return null;
@@ -146,104 +173,42 @@ class JetStreamStore implements Store {
     return entries;
   }
 
-  async #read(key: string): Promise<StoredValue | null> {
-    const { streams } = await this.#manager();
-    const message = await streams.getMessage(this.#stream, { last_by_subj: this.#root + key });
+  async #read(life: Life, key: string): Promise<StoredValue | null> {
+    const { streams } = await this.#bucket.manager();
+    const message = await streams.getMessage(this.#bucket.stream, {
+      last_by_subj: life.root + key,
+    });
     if (message === null) return null;
-    this.#seen = Math.max(this.#seen, message.seq);
-    return { value: new Uint8Array(message.data), revision: message.seq };
+    life.seen = Math.max(life.seen, message.seq);
+    return { value: new Uint8Array(message.data), revision: life.base + message.seq };
   }
 
-  async #write(key: string, value: Uint8Array, revision: number): Promise<number | null> {
+  /** Of no revision: what does not exist. */
+  async #write(key: string, value: Uint8Array, revision: number | null): Promise<number | null> {
     checkedValue(checkedKey(key), value);
-    return await named(this.#bus, `write "${key}"`, async () => {
+    return await this.#inLife(`write "${key}"`, async (life) => {
+      if (revision !== null && revision <= life.base) return null;
       try {
-        const { seq } = await this.#jetstream().publish(this.#root + key, value, {
-          expect: { lastSubjectSequence: revision },
+        const { seq } = await this.#bucket.jetstream().publish(life.root + key, value, {
+          expect: { lastSubjectSequence: revision === null ? 0 : revision - life.base },
           timeout: requestTimeoutMs,
         });
-        this.#seen = Math.max(this.#seen, seq);
-        return seq;
+        life.seen = Math.max(life.seen, seq);
+        return life.base + seq;
       } catch (error) {
         if (error instanceof JetStreamApiError && isLostRace(error)) return null;
         throw error;
       }
     });
   }
+}
 
-  /** The bus may have made a new connection since. */
-  #jetstream(): JetStreamClient {
-    const connection = natsConnection(this.#bus, "use store");
-    if (this.#client?.connection !== connection) {
-      this.#client = { connection, js: jetstream(connection, { timeout: requestTimeoutMs }) };
-    }
-    return this.#client.js;
-  }
-
-  #manager(): Promise<JetStreamManager> {
-    return this.#jetstream().jetstreamManager(false);
-  }
-
-  /** The number of replicas: finds the bucket, or makes it. */
-  async open(mayBeFewer: boolean): Promise<number> {
-    return await named(this.#bus, "open store", async () => {
-      const { streams } = await this.#manager();
-      try {
-        const { config } = await streams.info(this.#stream);
-        return await this.#withReplicas(config.num_replicas);
-      } catch (error) {
-        if (!(error instanceof JetStreamApiError)) throw error;
-        if (error.code !== JetStreamApiCodes.StreamNotFound) throw error;
-      }
-      try {
-        return await this.#make(wantedReplicas);
-      } catch (error) {
-        if (!(error instanceof JetStreamApiError) || !tooFewServers.includes(error.code)) {
-          throw error;
-        }
-        if (error.code !== tooFewServers[0] && !mayBeFewer) throw error;
-      }
-      return await this.#make(1);
-    });
-  }
-
-  async #make(replicas: number): Promise<number> {
-    const { streams } = await this.#manager();
-    const config: Partial<StreamConfig> & { name: string } = {
-      name: this.#stream,
-      subjects: [`${this.#root}>`],
-      storage: StorageType.File,
-      num_replicas: replicas,
-      retention: RetentionPolicy.Limits,
-      discard: DiscardPolicy.New,
-      max_msgs_per_subject: 1,
-      max_age: 0,
-      deny_delete: true,
-      allow_rollup_hdrs: true,
-      // Any replica could answer such a read, and one that lags behind would tell what was.
-      allow_direct: false,
-    };
-    try {
-      return (await streams.add(config)).config.num_replicas;
-    } catch (error) {
-      // Somebody else made it, with another number of replicas.
-      if (!(error instanceof JetStreamApiError) || error.code !== nameInUse) throw error;
-      return (await streams.info(this.#stream)).config.num_replicas;
-    }
-  }
-
-  /** One made while a server of the cluster was missing gets its replicas later. */
-  async #withReplicas(replicas: number): Promise<number> {
-    if (replicas >= wantedReplicas) return replicas;
-    const { streams } = await this.#manager();
-    try {
-      const { config } = await streams.update(this.#stream, { num_replicas: wantedReplicas });
-      return config.num_replicas;
-    } catch (error) {
-      if (error instanceof JetStreamApiError) return replicas;
-      throw error;
-    }
-  }
+/** Nobody takes what is written, there is no stream, or it is another's. */
+function isForWantOfIt(error: unknown): boolean {
+  if (error instanceof LifeOver) return true;
+  if (error instanceof JetStreamApiError) return error.code === JetStreamApiCodes.StreamNotFound;
+  const cause = error instanceof Error ? error.cause : null;
+  return cause instanceof RequestError && cause.isNoResponders();
 }
 
 /** Nobody listens on its subjects, or the account may not use it. */

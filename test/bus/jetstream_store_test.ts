@@ -3,7 +3,7 @@
 // limit: 120 s
 
 import { Buffer } from "node:buffer";
-import { writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   type Bus,
@@ -113,10 +113,8 @@ test("a removed key leaves nothing behind", async () => {
     await store.create(`worker.${at}`, new Uint8Array(1));
     await store.remove(`worker.${at}`);
   }
-  const raw = await connectNats({ servers: server.url, token: server.token });
-  opened.push(raw);
-  const answer = await raw.request("$JS.API.STREAM.INFO.KV_pgweir_clean");
-  assert.is(answer.json<{ state: { messages: number } }>().state.messages, 0);
+  type Info = { state: { messages: number } };
+  assert.is((await api<Info>(server, "STREAM.INFO.KV_pgweir_clean")).state.messages, 0);
 });
 
 test("stores of different meshes do not meet", async () => {
@@ -151,6 +149,170 @@ test("openStore() waits for a server that is not there, as long as it may", asyn
     assert.ok(await (await opening).create("a", new Uint8Array(1)));
   } finally {
     await late.stop();
+  }
+});
+
+/** The answer of JetStream's API, over a connection of its own. */
+async function api<T>(to: NatsServer, call: string, request?: object): Promise<T> {
+  const raw = await connectNats({ servers: to.url, token: to.token });
+  try {
+    const answer = await raw.request(`$JS.API.${call}`, JSON.stringify(request ?? {}));
+    return answer.json<T>();
+  } finally {
+    await raw.close();
+  }
+}
+
+interface StreamInfo {
+  readonly config: { readonly num_replicas: number; readonly subjects: readonly string[] };
+}
+
+// The second process to open the store asked for three replicas. A nats-server 2.9 without a cluster says
+// yes to that, and at its next start finds that it has none to give: it left the whole bucket out.
+test("openStore() by a second process costs nothing when a single server is killed and started again", async () => {
+  const [one, two] = [await bus({ mesh: "twice" }), await bus({ mesh: "twice", name: "two" })];
+  const revision = (await (await openStore(one)).create("kept", Buffer.from("1")))!;
+  const store = await openStore(two);
+  assert.is((await store.get("kept"))?.revision, revision);
+  const stream = "STREAM.INFO.KV_pgweir_twice";
+  assert.is((await api<StreamInfo>(server, stream)).config.num_replicas, 1);
+  await server.kill();
+  await server.start();
+  await until("the bus to be back", () => two.connected);
+  assert.equal(await store.get("kept"), { value: new Uint8Array(Buffer.from("1")), revision });
+});
+
+test("openStore() saves a bucket of a single server that was given three replicas", async () => {
+  const one = await bus({ mesh: "three" });
+  const revision = (await (await openStore(one)).create("kept", Buffer.from("1")))!;
+  const { config } = await api<StreamInfo>(server, "STREAM.INFO.KV_pgweir_three");
+  await api(server, "STREAM.UPDATE.KV_pgweir_three", { ...config, num_replicas: 3 });
+  const stored = await api<StreamInfo>(server, "STREAM.INFO.KV_pgweir_three");
+  // A server that refuses it has nothing to be saved from.
+  assert.ok([1, 3].includes(stored.config.num_replicas));
+  const store = await openStore(one);
+  await server.restart();
+  await until("the bus to be back", () => one.connected);
+  assert.is((await store.get("kept"))?.revision, revision);
+});
+
+// It found the files of the old one, and their settings: each further start lost the new one as well.
+test("a bucket that the server could not restore is made again for good", async () => {
+  const one = await bus({ mesh: "unfit" });
+  const store = await openStore(one);
+  const old = (await store.create("old", new Uint8Array(1)))!;
+  const { config } = await api<StreamInfo>(server, "STREAM.INFO.KV_pgweir_unfit");
+  await api(server, "STREAM.UPDATE.KV_pgweir_unfit", { ...config, num_replicas: 3 });
+  const restart = async (): Promise<void> => {
+    await server.restart();
+    await until("the bus to be back", () => one.connected);
+  };
+  await restart();
+  const { error } = await api<{ error?: unknown }>(server, "STREAM.INFO.KV_pgweir_unfit");
+  // A server that refused the replicas has lost nothing.
+  if (error === undefined) return;
+  assert.equal(await store.list(""), []);
+  assert.is(await store.update("old", new Uint8Array(2), old), null);
+  const revision = await store.create("new", new Uint8Array(1));
+  await restart();
+  assert.is((await store.get("new"))?.revision, revision);
+});
+
+test("openStore() leaves a bucket alone that somebody else made", async () => {
+  const config = { name: "KV_pgweir_taken", subjects: ["$KV.pgweir_taken.>"], num_replicas: 1 };
+  await api(server, "STREAM.CREATE.KV_pgweir_taken", { ...config, storage: "file" });
+  const error = await errorOf(openStore(await bus({ mesh: "taken" }), { waitMs: 0 }));
+  assert.is(error.code, "UNAVAILABLE");
+  assert.match(
+    error.message,
+    /^open store: bucket "pgweir_taken" has subjects .*, wanted one that/,
+  );
+});
+
+const warning = "the store of the mesh is empty";
+
+// A bucket that was lost was missed for ever: no coordinator was elected again, no worker got an id.
+test("a store whose bucket is gone goes on with an empty one, and says so", async () => {
+  const operations: [string, unknown, (store: Store, old: number) => Promise<unknown>][] = [
+    ["get", null, (store) => store.get("old")],
+    ["update", null, (store, old) => store.update("old", new Uint8Array(2), old)],
+    ["remove", false, (store) => store.remove("old")],
+    ["remove of a revision", false, (store, old) => store.remove("old", old)],
+    ["list", [], (store) => store.list("")],
+    ["create", true, async (store) => (await store.create("old", new Uint8Array(2)))! > 0],
+  ];
+  const store = await openStore(await bus({ mesh: "gone" }));
+  const revisions: number[] = [];
+  for (const [name, expected, operation] of operations) {
+    const old = (await store.create("old", new Uint8Array(1)))!;
+    revisions.push(old);
+    await api(server, "STREAM.DELETE.KV_pgweir_gone");
+    lines.length = 0;
+    assert.equal(await operation(store, old), expected, name);
+    assert.is(lines.filter((line) => line.includes(warning)).length, 1, name);
+    assert.is(await store.update("old", new Uint8Array(3), old), null, name);
+    await store.remove("old");
+    assert.equal(await store.list(""), [], name);
+  }
+  assert.equal(revisions, [...new Set(revisions)].sort((a, b) => a - b));
+});
+
+test("a store goes on when the server comes back without its files", async () => {
+  const folder = join(tempDir("nats"), "store");
+  const arguments_ = ["--jetstream", "--store_dir", folder];
+  const lost = await startNats({ extraArguments: arguments_ });
+  try {
+    const [one, two] = [await bus({}, lost), await bus({ name: "two" }, lost)];
+    const stores = [await openStore(one), await openStore(two)] as const;
+    const old = (await stores[0].create("a", new Uint8Array(1)))!;
+    await lost.kill();
+    rmSync(folder, { recursive: true });
+    await lost.start();
+    await until("the buses to be back", () => one.connected && two.connected);
+    const made = (await stores[1].create("a", new Uint8Array(2)))!;
+    assert.ok(made > old);
+    assert.equal(await stores[0].get("a"), { value: new Uint8Array(2), revision: made });
+    assert.is(await stores[0].update("a", new Uint8Array(3), old), null);
+    assert.ok(await stores[0].update("a", new Uint8Array(3), made));
+  } finally {
+    await lost.stop();
+  }
+});
+
+test("a store that did not see the bucket go neither writes into the new one nor reads past it", async () => {
+  const [one, two] = [
+    await openStore(await bus({ mesh: "late" })),
+    await openStore(await bus({ mesh: "late", name: "two" })),
+  ];
+  const operations: [string, (store: Store, made: number, old: number) => Promise<unknown>][] = [
+    ["get", async (store, made) => (await store.get("a"))?.revision === made],
+    ["list", async (store, made) => (await store.list("a"))[0]?.revision === made],
+    ["create", async (store) => await store.create("a", new Uint8Array(3)) === null],
+    ["update", async (store, _, old) => await store.update("a", new Uint8Array(3), old) === null],
+    ["its update", async (store, made) => await store.update("a", new Uint8Array(3), made)],
+    ["remove", (store) => store.remove("a")],
+    ["its remove", (store, made) => store.remove("a", made)],
+  ];
+  for (const [name, operation] of operations) {
+    await two.remove("a");
+    const old = (await two.create("a", new Uint8Array(1)))!;
+    await api(server, "STREAM.DELETE.KV_pgweir_late");
+    // The same number in its stream as the old one: told apart only by the bucket.
+    const made = (await one.create("a", new Uint8Array(2)))!;
+    assert.ok(made > old, name);
+    assert.ok(await operation(two, made, old), name);
+  }
+});
+
+test("a bucket that many find gone at the same time is made once", async () => {
+  const buses = await Promise.all([1, 2, 3, 4].map((at) => bus({ mesh: "many", name: `b${at}` })));
+  const stores = await Promise.all(buses.map((each) => openStore(each)));
+  for (let round = 0; round < 20; round += 1) {
+    await api(server, "STREAM.DELETE.KV_pgweir_many");
+    const made = await Promise.all(stores.map((store) => store.create("who", new Uint8Array(1))));
+    const winners = made.filter((revision) => revision !== null);
+    assert.is(winners.length, 1);
+    for (const store of stores) assert.is((await store.get("who"))?.revision, winners[0]);
   }
 });
 

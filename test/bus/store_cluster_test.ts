@@ -195,4 +195,59 @@ test("openStore() gives a bucket that was made with one replica the others", asy
   assert.is((await persistently("the list", () => store.list(""))).length, 1);
 });
 
+test("a bucket that is deleted is made again by many at once, with three replicas, and won by one", async () => {
+  const buses = await Promise.all([bus(0, "gone"), bus(1, "gone"), bus(2, "gone")]);
+  const stores = await Promise.all(buses.map((each) => openStore(each)));
+  let last = 0;
+  for (let round = 0; round < 3; round += 1) {
+    await api("STREAM.DELETE.KV_pgweir_gone");
+    const made = await Promise.all(
+      stores.map((store) => persistently("to win", () => store.create("who", new Uint8Array(1)))),
+    );
+    const winners = made.filter((revision) => revision !== null);
+    const found = await persistently("a read", () => stores[0]!.get("who"));
+    // One whose answer was lost found its own key there, and counts as a loser.
+    assert.ok(winners.length <= 1);
+    assert.ok(winners.length === 0 || winners[0] === found!.revision);
+    assert.ok(found!.revision > last);
+    last = found!.revision;
+    assert.is((await infoOf("gone")).config.num_replicas, 3);
+    for (const store of stores) {
+      assert.is((await persistently("a read", () => store.get("who")))?.revision, last);
+    }
+  }
+});
+
+// Members that have just started may not know of a bucket yet: to make it again then would empty it.
+test("a cluster that is started again as a whole keeps its bucket, though it is asked all the time", async () => {
+  const store = await openStore(await bus(0, "whole"));
+  const revision = await persistently("a write", () => store.create("kept", new Uint8Array(1)));
+  const { config } = await infoOf("whole");
+  let done = false;
+  const ask = async (operation: () => Promise<unknown>): Promise<void> => {
+    while (!done) {
+      await operation().catch((error) => {
+        if (!(error instanceof BusError)) throw error;
+        return new Promise((resolve) => setTimeout(resolve, 20));
+      });
+    }
+  };
+  const asking = [
+    ask(() => store.list("")),
+    ask(() => store.get("none")),
+    ask(() => store.create("kept", new Uint8Array(2))),
+    ask(async () => void await openStore(await bus(1, "whole"), { waitMs: 0 })),
+  ];
+  try {
+    await Promise.all(cluster.members.map((member) => member.kill()));
+    await Promise.all(cluster.members.map((member) => member.start()));
+    await persistently("a write", () => store.create(`new.${Date.now()}`, new Uint8Array(1)));
+  } finally {
+    done = true;
+    await Promise.all(asking);
+  }
+  assert.is((await persistently("a read", () => store.get("kept")))?.revision, revision);
+  assert.equal((await infoOf("whole")).config["subjects"], config["subjects"]);
+});
+
 test.run();
