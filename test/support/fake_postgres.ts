@@ -38,6 +38,8 @@ export interface FakeOptions {
   readonly onCancel?: (processId: number, secret: Uint8Array) => void | Promise<void>;
   /** What is answered to SSLRequest; default "N". Anything may follow the first byte. */
   readonly tlsAnswer?: string;
+  /** Its end of a connection stays open when the other end was closed, until a handler ends it. */
+  readonly lingers?: boolean;
 }
 
 const SETTINGS = {
@@ -217,7 +219,10 @@ export class FakePostgres {
 
   constructor(options: FakeOptions) {
     this.options = options;
-    this.#server = createServer({ noDelay: true }, (socket) => this.#accept(socket));
+    this.#server = createServer(
+      { noDelay: true, allowHalfOpen: options.lingers ?? false },
+      (socket) => this.#accept(socket),
+    );
   }
 
   /** Sessions that are not closed. */
