@@ -2,7 +2,9 @@
 // the budget itself: a leader that was frozen may believe in its term for a moment too long, and what it
 // may do then is bounded by the saved charges (charge_book.ts) and by `confirm()`.
 // Invariants: an epoch has one leader; epochs rise; a leader stops `stopMs` after the last renewal it
-// SENT, a follower takes over `termMs` after the last one it SAW, each by its own monotonic clock.
+// SENT, a follower takes over `termMs` after the last one it SAW, each by its own monotonic clock. When the
+// key is gone, lost with the store, its leader may not know yet: all who knew of one wait for its end, and
+// the next epoch is above any they saw. Only who never saw it takes the store for a new one.
 
 import { decode, encode } from "@msgpack/msgpack";
 import type { Store } from "../../shared/bus/mod.ts";
@@ -37,10 +39,16 @@ export interface ElectionOptions {
   readonly firstEpoch: () => number;
   readonly times?: ElectionTimes;
   /** Called within `tick()`, when this process leads. */
-  readonly onElected: (epoch: number) => void;
+  readonly onElected: (epoch: number, past: Past) => void;
   /** Called within a method, when it leads no more. */
   readonly onDeposed: (reason: string) => void;
 }
+
+/**
+ * What the store has of the leaders before. kept: all they saved. lost: nothing, though there was one.
+ * ours: nothing either, but nobody is known to have led since this process did.
+ */
+export type Past = "kept" | "lost" | "ours";
 
 interface LeaderRecord {
   readonly epoch: number;
@@ -64,8 +72,13 @@ export class Election {
   readonly #options: ElectionOptions;
   readonly #times: ElectionTimes;
   #term: Term | null = null;
-  /** What a follower saw last: the revision and since when it stands. */
-  #seen: { revision: number; since: number } | null = null;
+  /** What was seen last of a leader: the revision, null if it is lost, and since when that stands. */
+  #seen: { revision: number | null; since: number } | null = null;
+  /** The highest epoch that was ever seen, and that was ever led. */
+  #highest = 0;
+  #led = 0;
+  /** Nobody else can have been elected before, unless the store is lost. */
+  #heldUntil = -Infinity;
   #promised = 0;
   #pollAt = -Infinity;
   /** One operation on the key at a time. */
@@ -183,8 +196,12 @@ export class Election {
       // A renewal whose answer was lost may have been written after all.
       const found = await store.get(leaderKey);
       if (this.#term !== term) return false;
-      const record = found === null ? null : parseRecord(found.value);
-      if (found === null || record?.name !== this.#options.name || record.epoch !== term.epoch) {
+      if (found === null) {
+        this.#depose("the store has lost who leads");
+        return false;
+      }
+      const record = this.#parse(found.value);
+      if (record?.name !== this.#options.name || record.epoch !== term.epoch) {
         const other = record === null ? "" : `: "${record.name}" leads epoch ${record.epoch}`;
         this.#depose(`another coordinator took over${other}`);
         return false;
@@ -198,38 +215,66 @@ export class Election {
     const { store, clock, name, firstEpoch } = this.#options;
     const found = await store.get(leaderKey);
     const now = clock();
+    const nextEpoch = () => Math.max(firstEpoch(), this.#promised + 1, this.#highest + 1);
     if (found === null) {
-      this.#seen = null;
-      const epoch = Math.max(firstEpoch(), this.#promised + 1);
-      await this.#claim(epoch, () => store.create(leaderKey, this.#record(epoch)));
+      const past = this.#pastOfLost();
+      if (past !== "kept" && !this.#mayReplaceLost(past, now)) return;
+      const epoch = nextEpoch();
+      await this.#claim(epoch, past, () => store.create(leaderKey, this.#record(epoch)));
       return;
     }
     const { revision } = found;
     if (this.#seen?.revision !== revision) this.#seen = { revision, since: now };
-    const record = parseRecord(found.value);
+    const record = this.#parse(found.value);
     // A term of our own that ended, or a claim whose answer was lost: nobody else wrote since.
     const own = record?.name === name;
     const free = record?.resigned === true || own || now - this.#seen.since >= this.#times.termMs;
     if (!free) return;
-    const epoch = Math.max(record === null ? firstEpoch() : record.epoch + 1, this.#promised + 1);
-    await this.#claim(epoch, () => store.update(leaderKey, this.#record(epoch), revision));
+    const epoch = record === null ? nextEpoch() : Math.max(record.epoch, this.#promised) + 1;
+    await this.#claim(epoch, "kept", () => store.update(leaderKey, this.#record(epoch), revision));
   }
 
-  async #claim(epoch: number, write: () => Promise<number | null>): Promise<void> {
+  #pastOfLost(): Past {
+    if (this.#highest === 0) return "kept";
+    return this.#led === this.#highest ? "ours" : "lost";
+  }
+
+  /** Whether the leader whose key is gone must have noticed; who knows all that it saved comes first. */
+  #mayReplaceLost(past: Past, now: number): boolean {
+    if (now < this.#heldUntil) return true;
+    if (this.#seen?.revision !== null) this.#seen = { revision: null, since: now };
+    const { termMs, renewMs } = this.#times;
+    return now - this.#seen.since >= (past === "ours" ? termMs : termMs + renewMs);
+  }
+
+  async #claim(
+    epoch: number,
+    past: Past,
+    write: () => Promise<number | null>,
+  ): Promise<void> {
     const sentAt = this.#options.clock();
     const revision = await write();
     if (revision === null || this.#closed) return;
     this.#seen = null;
     this.#term = { epoch, revision, renewedAt: sentAt, doubted: false };
-    this.#options.onElected(epoch);
+    this.#highest = Math.max(this.#highest, epoch);
+    this.#led = epoch;
+    this.#options.onElected(epoch, past);
   }
 
   #depose(reason: string): void {
     if (this.#term === null) return;
+    this.#heldUntil = this.#term.renewedAt + this.#times.stopMs;
     this.#term = null;
     this.#seen = null;
     this.#pollAt = -Infinity;
     this.#options.onDeposed(reason);
+  }
+
+  #parse(bytes: Uint8Array): LeaderRecord | null {
+    const record = parseRecord(bytes);
+    this.#highest = Math.max(this.#highest, record?.epoch ?? 0);
+    return record;
   }
 
   #record(epoch: number, resigned = false): Uint8Array {

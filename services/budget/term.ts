@@ -112,8 +112,9 @@ export class Term {
     this.#unsubscribe.push(
       bus.subscribe(bus.subjects.allBudgetReports, (report) => this.#onReport(office, report)),
       bus.subscribe(bus.subjects.budgetGone, async ({ worker, incarnation }) => {
-        if (await departures.note(worker, incarnation, "its supervisor said so")) return {};
-        throw new Error(`note the end of worker ${worker}: the term ended first`);
+        const noted = await departures.note(worker, incarnation, "its supervisor said so");
+        // The term ended first: the next leader is told again.
+        return noted ? {} : null;
       }),
     );
     this.#timers.push(

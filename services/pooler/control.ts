@@ -52,6 +52,8 @@ export class Control {
   /** null where the limits are the mesh's. */
   readonly #localBudget: LocalBudget | null;
   #backends: readonly PoolBackends[] = [];
+  /** Of the latest leader among coordinators. */
+  #epoch = 0;
   #exit: (code: number) => void = () => {};
   readonly #timers: ReturnType<typeof setInterval>[] = [];
 
@@ -262,6 +264,8 @@ export class Control {
     });
     bus.subscribe(bus.subjects.budgetLeader, ({ epoch }) => {
       this.#tell({ type: "leader", epoch });
+      if (epoch > this.#epoch && this.#config.settings.budgetAuth !== "") this.#tellBackends();
+      this.#epoch = Math.max(this.#epoch, epoch);
     });
     if (this.#config.settings.budgetAuth === "") return;
     this.#timers.push(setInterval(() => this.#tellBackends(), backendsMs));

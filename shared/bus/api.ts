@@ -44,7 +44,8 @@ export interface Delivery {
 
 export type Handler<M, R> = R extends null
   ? (message: M, delivery: Delivery) => void | Promise<void>
-  : (message: M, delivery: Delivery) => R | Promise<R>;
+  /** null = no answer: who asked gets none in time, and asks again. */
+  : (message: M, delivery: Delivery) => R | null | Promise<R | null>;
 
 export interface Bus {
   readonly mesh: string;

@@ -329,7 +329,8 @@ class NatsBus implements Bus {
     msg: Msg,
   ): Promise<void> {
     const reply = await handler(message, { subject: msg.subject });
-    if (pattern.reply === null || !msg.reply || this.#connection === null) return;
+    if (pattern.reply === null || reply === null || !msg.reply) return;
+    if (this.#connection === null) return;
     const bytes = encodePayload(
       pattern.reply as Parameters<typeof encodePayload>[0],
       Object(reply),

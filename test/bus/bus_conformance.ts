@@ -223,6 +223,20 @@ export function busConformance(name: string, startBroker: StartBroker): void {
     stop();
   });
 
+  test("request() gets no answer from a handler that returns null, and that is no error there", async () => {
+    const [one, two] = [await bus("silent"), await bus("asking")];
+    let asked = 0;
+    one.subscribe(one.subjects.budgetGone, () => {
+      asked += 1;
+      return null;
+    });
+    await one.roundTripMs();
+    const gone = { worker: 7, incarnation: 1 };
+    assert.is(await codeOf(two.request(two.subjects.budgetGone, gone, 200)), "TIMEOUT");
+    assert.is(asked, 1);
+    assert.is(one.counters.handlerErrors, 0);
+  });
+
   test("connectBus() with a wrong token is refused at once", async () => {
     const wrong = busOptions("wrong", { token: "wrong", waitOnFirstConnectMs: 60_000 });
     assert.is(await codeOf(connectBus(wrong)), "REFUSED");
