@@ -41,6 +41,8 @@ export class Cell implements FillCell {
   idleSince = Infinity;
   reportSeq = 0;
   reportAt = -Infinity;
+  /** since when PostgreSQL shows nothing of a silent worker here; Infinity: it does, or was not asked */
+  emptySince = Infinity;
   charge = 0;
   /** what the worker is to have, and whether more is on its way */
   target = 0;
@@ -137,6 +139,7 @@ export class Cell implements FillCell {
     this.known = true;
     this.reportSeq = seq;
     this.reportAt = now;
+    this.emptySince = Infinity;
     this.held = report.held;
     this.idleMs = report.idleMs;
     this.#want(report.wanted);

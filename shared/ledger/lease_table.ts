@@ -37,6 +37,7 @@ export class LeaseTable {
   readonly #sentAt = new Float64Array(SENT_MAX).fill(-Infinity);
   #seq = 0;
   #contactAt = -Infinity;
+  #expiredAt = -Infinity;
   #epoch = 0;
   /** first report seq that carried the promise of the epoch */
   #epochSeq = 1;
@@ -149,11 +150,14 @@ export class LeaseTable {
   /** Gives up what may not be kept without contact. Call it before opening and about 10 times a second. */
   expire(now: number): void {
     const silentMs = now - this.#contactAt;
+    // Stopped, that is: some of what is held may have ended meanwhile, and is not known to have yet.
+    const slept = now - this.#expiredAt >= this.leaseMs;
+    this.#expiredAt = now;
     if (silentMs < this.leaseMs) return;
     const floorsEnd = silentMs >= FLOOR_LEASES * this.leaseMs;
     for (const lease of this.#leases.values()) {
       const shown = lease.held - lease.opening;
-      if (floorsEnd && shown <= 0) lease.floor = 0;
+      if (floorsEnd && (shown <= 0 || slept)) lease.floor = 0;
       const kept = Math.max(lease.floor, shown);
       if (lease.granted > kept) {
         lease.granted = kept;

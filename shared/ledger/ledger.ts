@@ -58,6 +58,8 @@ const WORK_PER_MS = 200;
 const WORK_MAX = 50_000;
 /** Silence, in leases, after which a worker has given up even the floors it does not use. */
 const FLOORS_GONE_LEASES = 30;
+/** And for how many of them PostgreSQL has to have shown none of its backends: it may be between two. */
+const FLOORS_EMPTY_LEASES = 2;
 
 export class Ledger {
   readonly epoch: number;
@@ -156,7 +158,10 @@ export class Ledger {
     if (charged === undefined) return;
     const silentMs = now - charged.lastReportAt;
     if (silentMs <= this.leaseMs * 1.1 + 1000) return;
-    charged.shown(shown, silentMs <= FLOORS_GONE_LEASES * this.leaseMs);
+    const endAfterMs = silentMs > FLOORS_GONE_LEASES * this.leaseMs
+      ? FLOORS_EMPTY_LEASES * this.leaseMs
+      : Infinity;
+    charged.shown(shown, endAfterMs, now);
   }
 
   /** What is to be sent now: an answer to every report, and what changes for whom. */

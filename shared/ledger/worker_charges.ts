@@ -93,12 +93,14 @@ export class WorkerCharges {
   }
 
   /** PostgreSQL shows so many backends of it; the others of its server connections are no more. */
-  shown(backends: ReadonlyMap<string, number>, keepsFloors: boolean): void {
+  shown(backends: ReadonlyMap<string, number>, floorsEndAfterMs: number, now: number): void {
     for (const [key, cell] of this.cells) {
       if (cell.leaf.sticky) continue;
       const count = backends.get(key) ?? 0;
       if (!isSlots(count)) continue;
-      cell.shown(count, keepsFloors || count > 0, this.#books.seq);
+      cell.emptySince = count > 0 ? Infinity : Math.min(cell.emptySince, now);
+      const keepsFloor = now - cell.emptySince < floorsEndAfterMs;
+      cell.shown(count, keepsFloor, this.#books.seq);
       this.#books.components.stir(cell.leaf.component);
     }
   }

@@ -309,11 +309,25 @@ test("expire() gives up a floor that is not used after twenty leases", () => {
   const lease = table.lease(LEAF);
   table.onGrant(grantOf(1, 1, { [LEAF]: { granted: 8, floor: 3 } }), 0);
   lease.held = 1;
-  table.expire(20 * LEASE_MS);
+  for (let at = 0; at <= 20 * LEASE_MS; at += LEASE_MS / 2) table.expire(at);
   assert.equal([lease.floor, lease.limit], [3, 3]);
   lease.held = 0;
   table.expire(20 * LEASE_MS + 1);
   assert.equal([lease.floor, lease.limit], [0, 0]);
+});
+
+test("expire() does not trust a floor after it was not called for a lease, out of contact for twenty", () => {
+  // A stopped process that went on read of the end of its connections one by one, and opened others up to its
+  // floor, which had been given away when PostgreSQL showed none of them.
+  const table = reportedTable();
+  const lease = table.lease(LEAF);
+  table.onGrant(grantOf(1, 1, { [LEAF]: { granted: 8, floor: 3 } }), 0);
+  lease.held = 2;
+  table.expire(20 * LEASE_MS);
+  assert.equal([lease.floor, lease.limit], [0, 2]);
+  lease.held = 1;
+  table.expire(20 * LEASE_MS + 1);
+  assert.equal([lease.limit, lease.room], [1, 0]);
 });
 
 test("forget() drops a lease only when nothing hangs on it any more", () => {

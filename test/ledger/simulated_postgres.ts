@@ -4,7 +4,7 @@
 
 import type { World } from "./simulated_world.ts";
 
-/** A process that dies takes attempts with it that have been under way for longer than this. */
+/** Attempts to connect that are given up, or whose process has died, are over after this time at most. */
 const ATTEMPT_OUTLIVES_MS = 150;
 
 export interface Connection {
@@ -66,7 +66,8 @@ export class Postgres {
   /** The worker closed its end: the server's end follows, and then the worker knows. */
   close(backends: Backends, connection: Connection, closed: () => void): void {
     const { chance } = this.#world;
-    this.#world.schedule(chance.between(0.2, this.closingMs), () => {
+    const most = connection.server === "coming" ? ATTEMPT_OUTLIVES_MS : this.closingMs;
+    this.#world.schedule(chance.between(0.2, most), () => {
       this.#closed(backends, connection);
       this.#world.schedule(chance.between(0.1, this.closingMs), closed);
     });

@@ -36,7 +36,7 @@ export interface WorkerPool {
   readonly busy: Connection[];
   /** Transactions that clients would like to run at once. */
   demand: number;
-  opening: number;
+  readonly opening: Connection[];
   closing: number;
   /** Busy connections whose transaction is about to end. */
   ending: number;
@@ -63,6 +63,7 @@ export class Worker extends Node {
   readonly #options: WorkerOptions;
   readonly #byLeaf = new Map<string, WorkerPool>();
   readonly #guests: Guests[];
+  #expiredAt = -Infinity;
   #fullReportAt = -Infinity;
   #reportAt = -Infinity;
   #fullReportDue = false;
@@ -83,7 +84,7 @@ export class Worker extends Node {
       idle: [],
       busy: [],
       demand: 0,
-      opening: 0,
+      opening: [],
       closing: 0,
       ending: 0,
     }));
@@ -141,7 +142,8 @@ export class Worker extends Node {
   // Messages
 
   onGrant(grant: Grant): void {
-    const changed = this.table.onGrant(grant, this.clock());
+    this.#expiredAt = this.clock();
+    const changed = this.table.onGrant(grant, this.#expiredAt);
     if (changed.length === 0) return;
     this.#changed = true;
     for (const lease of changed) {
@@ -157,7 +159,7 @@ export class Worker extends Node {
 
   #tick(): void {
     const now = this.clock();
-    this.table.expire(now);
+    this.#expire();
     for (const pool of this.pools) {
       while (pool.idle.length > 0 && now - pool.idle[0]!.idleSince > this.idleTimeoutMs) {
         this.#close(pool, pool.idle.shift()!);
@@ -171,6 +173,11 @@ export class Worker extends Node {
       this.#report(true);
     } else if (this.#changed && now - this.#reportAt >= 50) this.#report(false);
     this.after(this.#options.tickMs, () => this.#tick());
+  }
+
+  #expire(): void {
+    this.#expiredAt = this.clock();
+    this.table.expire(this.#expiredAt);
   }
 
   #report(full: boolean): void {
@@ -197,21 +204,25 @@ export class Worker extends Node {
   // Server connections
 
   #work(pool: WorkerPool): void {
-    const { lease, idle, busy } = pool;
+    const { lease, idle, busy, opening } = pool;
     const { chance } = this.world;
-    this.table.expire(this.clock());
+    this.#expire();
     while (lease.held - pool.closing > lease.limit && idle.length > 0) {
       this.#close(pool, idle.shift()!);
+    }
+    while (lease.held - pool.closing > lease.limit && opening.length > 0) {
+      this.#close(pool, opening.pop()!);
+      lease.opening = opening.length;
     }
     while (busy.length < pool.demand && idle.length > 0) {
       const connection = idle.pop()!;
       connection.state = "busy";
       busy.push(connection);
     }
-    while (busy.length + pool.opening < pool.demand && lease.room > 0) this.#open(pool);
+    while (busy.length + opening.length < pool.demand && lease.room > 0) this.#open(pool);
     const tooMany = Math.max(
       busy.length - pool.demand,
-      Math.min(busy.length, lease.held - pool.closing - pool.opening - lease.limit),
+      Math.min(busy.length, lease.held - pool.closing - lease.limit),
     );
     while (pool.ending < tooMany) {
       pool.ending++;
@@ -238,24 +249,26 @@ export class Worker extends Node {
     const { lease } = pool;
     const before = lease.held;
     this.#hold(lease, 1);
-    pool.opening++;
     if (lease.held > lease.limit) {
       throw new Error(
         `${this.name} opens in ${pool.leaf} with room ${lease.room}: it holds ${before}, its limit is ${lease.limit}`,
       );
     }
     this.world.note(() => `${this.name} opens ${pool.leaf}, holds ${before + 1}`);
-    this.#options.postgres.connect(
+    const connection = this.#options.postgres.connect(
       pool.backends,
       pool.leaf,
       this,
       (opened, accepted) => this.run(() => this.#opened(pool, opened, accepted)),
     );
+    pool.opening.push(connection);
+    lease.opening = pool.opening.length;
   }
 
   #opened(pool: WorkerPool, connection: Connection, accepted: boolean): void {
     if (connection.state !== "opening") return;
-    pool.opening--;
+    pool.opening.splice(pool.opening.indexOf(connection), 1);
+    pool.lease.opening = pool.opening.length;
     if (accepted) {
       connection.state = "idle";
       connection.idleSince = this.clock();
@@ -302,7 +315,7 @@ export class Worker extends Node {
 
   #seatGuests(): void {
     if (this.#guests.length === 0) return;
-    this.table.expire(this.clock());
+    this.#expire();
     for (const guests of this.#guests) {
       while (guests.admitted > guests.demand) {
         guests.admitted--;
@@ -347,7 +360,8 @@ export class Worker extends Node {
     const has = auth && backends !== null ? backends.real : lease.held;
     const silentMs = this.clock() - this.table.contactAt;
     if (!auth || silentMs <= leaseMs) return Math.max(lease.limit, lease.granted, has);
-    if (silentMs > 20 * leaseMs && lease.held === 0) return has;
+    const mayHaveSlept = this.clock() - this.#expiredAt >= leaseMs;
+    if (silentMs > 20 * leaseMs && (mayHaveSlept || lease.held <= lease.opening)) return has;
     return Math.max(lease.floor, has);
   }
 }
