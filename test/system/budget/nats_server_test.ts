@@ -1,0 +1,10 @@
+// One limit for several workers over a real nats-server; the faults are in exactness.ts.
+// limit: 120 s
+
+import { startNats } from "../../support/nats.ts";
+import { needs } from "../../support/needs.ts";
+import { runExactness } from "./exactness.ts";
+
+needs("postgresql", "nats-server");
+
+await runExactness("nats-server", await startNats({ jetstream: true }));
