@@ -77,9 +77,22 @@ export class ChargeBook {
   /**
    * Takes every saved charge over from the leaders before. Call it first; it asks until it knows, and
    * returns nothing useful once the book is closed. `unreadable` names keys that are left alone.
+   * `remembered` is what the store has lost: written again first, so that a leader after us has it as well.
    */
-  async restore(): Promise<{ readonly saved: SavedCharges[]; readonly unreadable: string[] }> {
+  async restore(
+    remembered: readonly SavedCharges[] = [],
+  ): Promise<{ readonly saved: SavedCharges[]; readonly unreadable: string[] }> {
     const saved: SavedCharges[] = [];
+    const { epoch, name } = this.#options;
+    for (let at = 0; at < remembered.length; at += restoredAtOnce) {
+      await Promise.all(
+        remembered.slice(at, at + restoredAtOnce).map((one) => {
+          const value = encodeCharges(one, { epoch, name, write: ++this.#writes });
+          const key = chargesKey(one.worker, one.incarnation);
+          return this.#ask((store) => store.create(key, value));
+        }),
+      );
+    }
     const unreadable: string[] = [];
     const found = await this.#ask((store) => store.list(chargesPrefix)) ?? [];
     const take = async ({ key, ...stored }: { key: string } & StoredValue): Promise<void> => {
@@ -143,6 +156,18 @@ export class ChargeBook {
     const saved = new Promise<boolean>((run) => entry.waiting.push({ version, run }));
     this.#start(entry);
     return await saved;
+  }
+
+  /** All that is charged, saved or about to be; also of a book that was closed. */
+  all(): SavedCharges[] {
+    return [...this.#entries.values()].filter(({ charges }) => charges.size > 0)
+      .map(({ worker, incarnation, charges, place, gone }) => ({
+        worker,
+        incarnation,
+        charges,
+        place,
+        gone,
+      }));
   }
 
   /** Takes a worker's charges out of the store. */

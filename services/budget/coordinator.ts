@@ -16,6 +16,7 @@ import {
 import type { Config } from "../../shared/config/mod.ts";
 import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
 import { Election } from "./election.ts";
+import type { SavedCharges } from "./saved_charges.ts";
 import { Sightings } from "./sightings.ts";
 import { Term } from "./term.ts";
 
@@ -47,6 +48,8 @@ export class Coordinator {
   #bus: Bus | null = null;
   #election: Election | null = null;
   #term: Term | null = null;
+  /** What was charged when the last term here ended. */
+  #remembered: SavedCharges[] = [];
   #connectedAt = now();
 
   constructor(options: CoordinatorOptions) {
@@ -68,6 +71,7 @@ export class Coordinator {
     if (store === null) return;
     const election = this.#standFor(bus, store);
     this.#election = election;
+    bus.subscribe(bus.subjects.budgetLeader, (leader) => election.heard(leader));
     bus.onReconnect(() => {
       election.doubt();
       void this.#tick(election);
@@ -125,11 +129,13 @@ export class Coordinator {
       clock: now,
       // A store that lost its content must not begin below what workers have promised.
       firstEpoch: () => Math.floor(Date.now() / 1000),
-      onElected: (epoch) => {
+      onElected: (epoch, past) => {
         this.#log.info("elected to coordinate the budget", { epoch, name });
         const term: Term = new Term({
           epoch,
           name,
+          isStoreLost: past !== "kept",
+          remembered: past === "ours" ? this.#remembered : [],
           bus,
           store,
           config: this.#config,
@@ -148,6 +154,7 @@ export class Coordinator {
       onDeposed: (reason) => {
         this.#log.warning("no longer coordinates the budget", { reason });
         this.#term?.close();
+        this.#remembered = this.#term?.charges() ?? [];
         this.#term = null;
       },
     });

@@ -4,7 +4,8 @@
 // Invariants: an epoch has one leader; epochs rise; a leader stops `stopMs` after the last renewal it
 // SENT, a follower takes over `termMs` after the last one it SAW, each by its own monotonic clock. When the
 // key is gone, lost with the store, its leader may not know yet: all who knew of one wait for its end, and
-// the next epoch is above any they saw. Only who never saw it takes the store for a new one.
+// the next epoch is above any they saw. Only who never saw it takes the store for a new one. (One that is
+// lost twice within a term can have two leaders until the first one's next renewal; workers follow the later.)
 
 import { decode, encode } from "@msgpack/msgpack";
 import type { Store } from "../../shared/bus/mod.ts";
@@ -74,12 +75,13 @@ export class Election {
   #term: Term | null = null;
   /** What was seen last of a leader: the revision, null if it is lost, and since when that stands. */
   #seen: { revision: number | null; since: number } | null = null;
-  /** The highest epoch that was ever seen, and that was ever led. */
+  /** The highest epoch that was ever seen or heard of, and that was led here last. */
   #highest = 0;
   #led = 0;
+  /** When the key was looked for last and not there. */
+  #lostAt = -Infinity;
   /** Nobody else can have been elected before, unless the store is lost. */
   #heldUntil = -Infinity;
-  #promised = 0;
   #pollAt = -Infinity;
   /** One operation on the key at a time. */
   #last: Promise<unknown> = Promise.resolve();
@@ -146,8 +148,16 @@ export class Election {
   promised(epoch: number): void {
     const own = this.#term?.epoch ?? 0;
     if (epoch <= own || epoch > own + maxEpochLead || own === 0) return;
-    this.#promised = Math.max(this.#promised, epoch);
+    this.#highest = Math.max(this.#highest, epoch);
     this.#depose(`a worker follows epoch ${epoch}`);
+  }
+
+  /** Another says that it leads: known, should the store lose it before we look. */
+  heard({ epoch, name }: { readonly epoch: number; readonly name: string }): void {
+    const likely = Math.max(this.#highest, this.#options.firstEpoch()) + maxEpochLead;
+    if (name !== this.#options.name && epoch <= likely) {
+      this.#highest = Math.max(this.#highest, epoch);
+    }
   }
 
   /** Ends the term, to stand again at once; whoever leads by then is followed. */
@@ -215,11 +225,10 @@ export class Election {
     const { store, clock, name, firstEpoch } = this.#options;
     const found = await store.get(leaderKey);
     const now = clock();
-    const nextEpoch = () => Math.max(firstEpoch(), this.#promised + 1, this.#highest + 1);
     if (found === null) {
       const past = this.#pastOfLost();
       if (past !== "kept" && !this.#mayReplaceLost(past, now)) return;
-      const epoch = nextEpoch();
+      const epoch = Math.max(firstEpoch(), this.#highest + 1);
       await this.#claim(epoch, past, () => store.create(leaderKey, this.#record(epoch)));
       return;
     }
@@ -230,7 +239,7 @@ export class Election {
     const own = record?.name === name;
     const free = record?.resigned === true || own || now - this.#seen.since >= this.#times.termMs;
     if (!free) return;
-    const epoch = record === null ? nextEpoch() : Math.max(record.epoch, this.#promised) + 1;
+    const epoch = Math.max(record === null ? firstEpoch() : 0, this.#highest + 1);
     await this.#claim(epoch, "kept", () => store.update(leaderKey, this.#record(epoch), revision));
   }
 
@@ -242,8 +251,11 @@ export class Election {
   /** Whether the leader whose key is gone must have noticed; who knows all that it saved comes first. */
   #mayReplaceLost(past: Past, now: number): boolean {
     if (now < this.#heldUntil) return true;
-    if (this.#seen?.revision !== null) this.#seen = { revision: null, since: now };
-    const { termMs, renewMs } = this.#times;
+    const { termMs, renewMs, pollMs } = this.#times;
+    // One who did not look for a while may have missed a leader.
+    const looked = now - this.#lostAt <= 3 * pollMs;
+    this.#lostAt = now;
+    if (this.#seen?.revision !== null || !looked) this.#seen = { revision: null, since: now };
     return now - this.#seen.since >= (past === "ours" ? termMs : termMs + renewMs);
   }
 

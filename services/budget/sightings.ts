@@ -74,6 +74,13 @@ export class Sightings {
     return this.#byName.get(nameOf(worker, incarnation))?.pids ?? nothing;
   }
 
+  /** Workers that were heard since then and have not said good-bye. */
+  heardSince(since: number): WorkerName[] {
+    return [...this.#byName.values()].filter(({ worker, incarnation, presentAt, namedAt }) =>
+      Math.max(presentAt, namedAt) >= since && !this.#left.has(nameOf(worker, incarnation))
+    );
+  }
+
   /** When a worker named its backends last; -Infinity: never. */
   namedAt(worker: number, incarnation: number): number {
     return this.#byName.get(nameOf(worker, incarnation))?.namedAt ?? -Infinity;

@@ -10,6 +10,7 @@ import { leafRules, Ledger } from "../../shared/ledger/mod.ts";
 import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
 import { ChargeBook } from "./charge_book.ts";
 import { Departures } from "./departures.ts";
+import type { SavedCharges } from "./saved_charges.ts";
 import type { Sightings } from "./sightings.ts";
 import { WorkerWatch } from "./worker_watch.ts";
 
@@ -17,6 +18,10 @@ export interface TermOptions {
   readonly epoch: number;
   /** Of this coordinator. */
   readonly name: string;
+  /** There was a leader before, and what it saved is not in the store any more. */
+  readonly isStoreLost: boolean;
+  /** What a lost store had, as far as it is known here. */
+  readonly remembered: readonly SavedCharges[];
   readonly bus: Bus;
   readonly store: Store;
   readonly config: Config;
@@ -47,6 +52,8 @@ const secondMs = 1000;
 /** A worker that says nothing for so long is silent, long before its lease is over. */
 const silentMs = 3000;
 const pauseMs = 250;
+/** With a lost store: workers that were heard in that time are waited for. */
+const heardMs = 10_000;
 const reportMs = 60_000;
 
 export class Term {
@@ -89,7 +96,7 @@ export class Term {
   /** Takes over, then serves; returns when it does, or when the term ended before. */
   async start(): Promise<void> {
     const { bus, epoch, clock, sightings, logger } = this.#options;
-    const { saved, unreadable } = await this.#book.restore();
+    const { saved, unreadable } = await this.#book.restore(this.#options.remembered);
     if (this.#closed) return;
     for (const key of unreadable) {
       logger.error(`read saved charges "${key}": not in a form known here, left alone`);
@@ -105,6 +112,14 @@ export class Term {
       }
       ledger.restore(worker, incarnation, charges, now);
       if (gone) departures.resume(worker, incarnation);
+    }
+    // Nothing is raised before each of them has said what it holds, or is silent: it holds something, maybe.
+    if (this.#options.isStoreLost) {
+      for (const { worker, incarnation } of sightings.heardSince(now - heardMs)) {
+        if (!this.#book.has(worker, incarnation)) {
+          ledger.restore(worker, incarnation, new Map(), now);
+        }
+      }
     }
     const office = { ledger, departures };
     this.#office = office;
@@ -133,6 +148,11 @@ export class Term {
 
   isCharged(worker: number, incarnation: number): boolean {
     return this.#book.has(worker, incarnation);
+  }
+
+  /** What workers are charged, also when the term is over. */
+  charges(): SavedCharges[] {
+    return this.#office === null ? [...this.#options.remembered] : this.#book.all();
   }
 
   setConfig(config: Config, leaseMs: number): void {

@@ -58,6 +58,27 @@ tests(
   },
 );
 
+tests("restore() writes again what the store has lost, and leaves alone what it has", async () => {
+  const store = new TestStore();
+  const first = openBook(store, 1).book;
+  first.post(7, 1, chargesOf(3), () => {});
+  first.post(8, 1, chargesOf(4), () => {});
+  await until("both saved", () => savedCharge(store, 7) === 3 && savedCharge(store, 8) === 4);
+  first.close();
+  store.values.clear();
+  openBook(store, 2).book.post(8, 1, chargesOf(9), () => {});
+  await until("one of another leader", () => savedCharge(store, 8) === 9);
+  const { book } = openBook(store, 3);
+  let fails = true;
+  store.fate = (operation) => operation === "create" && (fails = !fails) ? "untold" : "done";
+  const { saved } = await book.restore(first.all());
+  assert.equal(saved.map(({ worker, charges }) => [worker, charges]), [
+    [7, chargesOf(3)],
+    [8, chargesOf(9)],
+  ]);
+  assert.equal(book.all().length, 2);
+});
+
 tests("post() sends at once what needs no saving", () => {
   const { book } = openBook(new TestStore(), 1);
   let sent = 0;

@@ -11,14 +11,15 @@ class Clock {
   readonly read = () => this.now;
 }
 
-function candidate(store: TestStore, clock: Clock, name: string) {
+function candidate(store: TestStore, clock: Clock, name: string, firstEpoch = () => 10) {
   const events: string[] = [];
   const election = new Election({
     store,
     name,
     clock: clock.read,
-    firstEpoch: () => 10,
-    onElected: (epoch) => events.push(`elected ${epoch}`),
+    firstEpoch,
+    onElected: (epoch, past) =>
+      events.push(`elected ${epoch}${past === "kept" ? "" : ` (${past})`}`),
     onDeposed: (reason) => events.push(`deposed: ${reason}`),
   });
   return { election, events };
@@ -212,6 +213,84 @@ tests("promised() does not believe an epoch that no election can have reached", 
   assert.is(a.election.leading, true);
 });
 
+// A nats-server came back without its files, and its coordinators began again with epochs that workers ignore.
+tests("a leader whose key is lost leads again above its epoch, and nobody else does", async () => {
+  const store = new TestStore();
+  const clock = new Clock();
+  const a = candidate(store, clock, "a");
+  const b = candidate(store, clock, "b");
+  await pass(clock, 2000, a.election, b.election);
+  store.values.clear();
+  await pass(clock, 20_000, a.election, b.election);
+  assert.equal(a.events, [
+    "elected 10",
+    "deposed: the store has lost who leads",
+    "elected 11 (ours)",
+  ]);
+  assert.equal(b.events, []);
+});
+
+tests("a follower of a lost key waits until its leader must have noticed", async () => {
+  const store = new TestStore();
+  const clock = new Clock();
+  const a = candidate(store, clock, "a");
+  const b = candidate(store, clock, "b");
+  await pass(clock, 2000, a.election, b.election);
+  store.values.clear();
+  await pass(clock, 3900, b.election);
+  assert.is(a.election.leading, false);
+  assert.equal(b.events, []);
+  await pass(clock, 800, b.election);
+  assert.equal(b.events, ["elected 11 (lost)"]);
+  await pass(clock, 5000, a.election, b.election);
+  assert.is(b.election.leading, true);
+  assert.equal(a.events.slice(1), ["deposed: the term could not be renewed for 2000 ms"]);
+});
+
+tests(
+  "a leader that lost the store for longer than its term comes before its followers",
+  async () => {
+    const store = new TestStore();
+    const clock = new Clock();
+    const b = candidate(store, clock, "b");
+    const a = candidate(store, clock, "a");
+    await pass(clock, 2000, a.election, b.election);
+    store.values.clear();
+    store.fate = () => "lost";
+    await pass(clock, 10_000, b.election, a.election);
+    store.fate = () => "done";
+    await pass(clock, 10_000, b.election, a.election);
+    assert.is(a.events.at(-1), "elected 11 (ours)");
+    assert.equal(b.events, []);
+  },
+);
+
+tests("a leader that was only heard of counts as one when the store has none", async () => {
+  const store = new TestStore();
+  const clock = new Clock();
+  const a = candidate(store, clock, "a");
+  a.election.heard({ epoch: Number.MAX_SAFE_INTEGER, name: "b" });
+  a.election.heard({ epoch: 30, name: "b" });
+  await pass(clock, 3900, a.election);
+  assert.equal(a.events, []);
+  await pass(clock, 800, a.election);
+  assert.equal(a.events, ["elected 31 (lost)"]);
+});
+
+tests("what a leader remembers is not the latest when another led after it", async () => {
+  const store = new TestStore();
+  const clock = new Clock();
+  const a = candidate(store, clock, "a");
+  const b = candidate(store, clock, "b");
+  await pass(clock, 1000, a.election, b.election);
+  await pass(clock, 5000, b.election);
+  assert.equal(b.events, ["elected 11"]);
+  await pass(clock, 2000, a.election, b.election);
+  store.values.clear();
+  await pass(clock, 10_000, a.election);
+  assert.is(a.events.at(-1), "elected 12 (lost)");
+});
+
 tests("what is no record of a leader is taken over after a term", async () => {
   const store = new TestStore();
   const clock = new Clock();
@@ -232,11 +311,19 @@ tests("at no moment two lead, whatever is lost, late or frozen", async () => {
       const draw = random();
       return draw < 0.85 ? "done" : draw < 0.93 ? "untold" : "lost";
     };
-    const all = ["a", "b", "c"].map((name) => candidate(store, clock, name));
+    // As seconds are to elections: nobody who missed some begins below them.
+    const firstEpoch = () => Math.floor(clock.now / 100);
+    const all = ["a", "b", "c"].map((name) => candidate(store, clock, name, firstEpoch));
     const frozenUntil = [0, 0, 0];
     const epochs: number[] = [];
+    let lostAt = 0;
     for (let step = 0; step < 2000; step++) {
       clock.now += Math.floor(random() * 100);
+      // Once all know that there is a leader, and have known of the last one it was lost with.
+      if (clock.now > 15_000 && clock.now - lostAt > 15_000 && random() < 0.01) {
+        store.values.clear();
+        lostAt = clock.now;
+      }
       for (const [at, { election }] of all.entries()) {
         if (clock.now < frozenUntil[at]!) continue;
         if (random() < 0.002) frozenUntil[at] = clock.now + Math.floor(random() * 8000);

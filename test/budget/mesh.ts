@@ -16,6 +16,7 @@ import {
   openStore,
   serveStore,
 } from "../../shared/bus/mod.ts";
+import { connectNats } from "../../shared/bus/transport.ts";
 import { type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
@@ -165,6 +166,14 @@ export class TestMesh {
     return saved?.charges.get(pool)?.charge ?? 0;
   }
 
+  /** As a nats-server does that comes back without its files. */
+  async loseStore(): Promise<void> {
+    if (this.nats === null) throw new Error("lose the store: it is in this process");
+    const raw = await connectNats({ servers: this.nats.url, token: this.nats.token });
+    await raw.request(`$JS.API.STREAM.DELETE.KV_${this.bus.subjects.bucket}`);
+    await raw.close();
+  }
+
   /** What all workers together hold. */
   get held(): number {
     return this.workers.reduce((sum, worker) => sum + worker.lease.held, 0);
@@ -259,6 +268,24 @@ export class TestWorker {
       setInterval(() => this.#step(), stepMs),
       setInterval(() => this.#report(false), reportMs),
     ];
+  }
+
+  /** Says that it is there. */
+  present(): void {
+    const { bus } = this.#mesh;
+    bus.publish(bus.subjects.presence(this.id), {
+      id: this.id,
+      incarnation: this.incarnation,
+      host: "here",
+      boot: "today",
+      pid: process.pid,
+      state: "ready",
+      addresses: [],
+      clients: 0,
+      servers: this.lease.held,
+      configHash: "",
+      runtime: "test",
+    });
   }
 
   /** Says and hears nothing more; what it holds it keeps, as a process that is cut off does. */

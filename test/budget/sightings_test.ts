@@ -32,6 +32,14 @@ function pidBytes(...pids: number[]): Uint8Array {
 
 const named = (list: readonly { readonly worker: number }[]) => list.map(({ worker }) => worker);
 
+tests("heardSince() names who is there, by presence or backends, and nobody who left", () => {
+  const sightings = new Sightings();
+  for (const id of [1, 2, 3]) sightings.onPresence(presence(id, "a", "x"), id);
+  sightings.onBackends({ worker: 4, incarnation: 1, leaves: [] }, 4);
+  sightings.onPresence(presence(3, "a", "x", { state: "gone" }), 5);
+  assert.equal(named(sightings.heardSince(2)), [2, 4]);
+});
+
 tests("onBackends() sets the leaves it names and keeps the others", () => {
   const sightings = new Sightings();
   const from = { worker: 7, incarnation: 1 };
