@@ -1,7 +1,7 @@
 // Identities that are unique in the mesh, by a store that all hosts share: each is a key, made when a worker
 // is started and removed when the coordinator knows that it is gone. Before that the key stays: should we
 // end without having said it, the next supervisor of this host finds the key, sees that the worker is
-// gone, and says it then.
+// gone, and says it then. A store that lost its keys gets those of our workers again.
 // Invariant: nothing is reported gone that may still run. What can't be said now is said again until it is.
 
 import { setTimeout as delay } from "node:timers/promises";
@@ -39,11 +39,18 @@ export interface RegistryTimes {
   readonly retryMs: number;
   /** Between two looks at workers that may be gone. */
   readonly sweepMs: number;
+  /** Between two looks whether the keys of our workers are still there. */
+  readonly guardMs: number;
   /** A worker that was not heard for so long while we listened does not run. */
   readonly silentMs: number;
 }
 
-const defaultTimes: RegistryTimes = { retryMs: 500, sweepMs: 2000, silentMs: 5000 };
+const defaultTimes: RegistryTimes = {
+  retryMs: 500,
+  sweepMs: 2000,
+  guardMs: 5000,
+  silentMs: 5000,
+};
 /** Goodbyes that wait; each further one is left to the next start on this host. */
 const maxGoodbyes = 1000;
 const reportIntervalMs = 10_000;
@@ -53,12 +60,16 @@ export class WorkerRegistry implements Identities {
   readonly #times: RegistryTimes;
   readonly #ids: WorkerIds;
   readonly #incarnations = new Incarnations();
+  /** Workers that run or are about to, by id. */
+  readonly #held = new Map<number, Identity>();
   readonly #goodbyes = new Map<string, Promise<void>>();
   readonly #closed = new AbortController();
   readonly #reportStore = onceEvery(reportIntervalMs);
   readonly #reportGoodbye = onceEvery(reportIntervalMs);
+  readonly #reportTwin = onceEvery(60_000);
   readonly #namesakes = new Set<string>();
   #sweeping: Promise<void> = Promise.resolve();
+  #guarding: Promise<void> = Promise.resolve();
 
   constructor(options: RegistryOptions) {
     this.#options = options;
@@ -66,9 +77,13 @@ export class WorkerRegistry implements Identities {
     this.#ids = new WorkerIds(options.random);
   }
 
-  /** Looks for workers of this host that were left behind, until the fate of all is known. */
+  /**
+   * Looks for workers of this host that were left behind, until the fate of all is known, and after the keys
+   * of those that run, until close().
+   */
   start(): void {
     this.#sweeping = this.#sweepUntilKnown();
+    this.#guarding = this.#guard();
   }
 
   async take(signal: AbortSignal): Promise<Identity | null> {
@@ -76,13 +91,17 @@ export class WorkerRegistry implements Identities {
     for (;;) {
       const identity = { id: this.#ids.take(this.#options.seenOnBus), incarnation };
       const outcome = await this.#claim(identity, signal);
-      if (outcome === "ours") return identity;
+      if (outcome === "ours") {
+        this.#held.set(identity.id, identity);
+        return identity;
+      }
       this.#ids.release(identity.id);
       if (outcome === "aborted") return null;
     }
   }
 
   release(identity: Identity): void {
+    this.#held.delete(identity.id);
     this.#ids.release(identity.id);
     this.#sayGoodbye(identity);
   }
@@ -94,7 +113,7 @@ export class WorkerRegistry implements Identities {
     await Promise.race([flushed, pause(flushMs, late.signal)]);
     late.abort();
     this.#closed.abort();
-    await Promise.all([this.#sweeping, ...this.#goodbyes.values()]);
+    await Promise.all([this.#sweeping, this.#guarding, ...this.#goodbyes.values()]);
   }
 
   async #claim(identity: Identity, signal: AbortSignal): Promise<"ours" | "taken" | "aborted"> {
@@ -173,6 +192,49 @@ export class WorkerRegistry implements Identities {
     if (found === null) return;
     if (decodeRecord(key, found.value)?.identity.incarnation !== incarnation) return;
     await store.remove(key, found.revision);
+  }
+
+  async #guard(): Promise<void> {
+    const { signal } = this.#closed;
+    for (;;) {
+      await pause(this.#times.guardMs, signal);
+      if (signal.aborted) return;
+      for (const identity of [...this.#held.values()]) {
+        try {
+          await this.#keep(identity);
+        } catch (error) {
+          // It is looked after again; what the bus or the store can't do, others speak of.
+          asBusError(error);
+        }
+      }
+    }
+  }
+
+  /** Writes the key of a worker again that the store has lost. */
+  async #keep(identity: Identity): Promise<void> {
+    const { store, mark, logger } = this.#options;
+    const { id, incarnation } = identity;
+    const isHeld = () => this.#held.get(id) === identity && !this.#closed.signal.aborted;
+    if (!isHeld()) return;
+    const found = await store.get(workerKey(id));
+    if (!isHeld()) return;
+    if (found !== null) {
+      const holder = decodeRecord(workerKey(id), found.value);
+      if (holder === null || holder.identity.incarnation === incarnation) return;
+      this.#reportTwin((suppressed) =>
+        logger.error(
+          `keep the id of worker ${id}: the store lost it, and host "${holder.record.host}" gave it to ` +
+            "another worker; cancel requests may reach the wrong one until one of them is started again",
+          { suppressed },
+        )
+      );
+      return;
+    }
+    // Somebody else was faster: the next look shows who.
+    if (await store.create(workerKey(id), encodeRecord({ ...mark, incarnation })) === null) return;
+    logger.warning(`keep the id of worker ${id}: the store lost it, it is written again`);
+    // Its goodbye may have been said meanwhile, and what was forgotten then is back.
+    if (!isHeld()) await this.#repeat(identity, () => this.#forget(identity));
   }
 
   async #sweepUntilKnown(): Promise<void> {

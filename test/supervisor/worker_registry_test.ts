@@ -61,7 +61,7 @@ class Rig {
         format: "text",
         write: (line) => this.log.push(line),
       }),
-      times: { retryMs: 5, sweepMs: 5, silentMs: 5000 },
+      times: { retryMs: 5, sweepMs: 5, guardMs: 5, silentMs: 5000 },
     });
   }
 
@@ -242,6 +242,78 @@ test("start() takes workers of an earlier boot for gone when it has listened and
   await next.registry.close(1000);
   assert.equal([next.said, await keys(store)], [[one], [workerKey(two.id)]]);
   assert.is(warning().length, 1);
+});
+
+// A nats-server came back without its files: the ids of all workers were free for others.
+test("start() writes the keys of workers again that the store has lost", async () => {
+  const store = new MemoryStore();
+  const rig = new Rig(store);
+  rig.registry.start();
+  const [one, two] = [await rig.take(), await rig.take()];
+  const was = (await store.get(workerKey(one.id)))!.value;
+  for (const { id } of [one, two]) await store.remove(workerKey(id));
+  await until("the keys", async () => (await keys(store)).length === 2);
+  assert.equal((await store.get(workerKey(one.id)))!.value, was);
+  assert.match(
+    rig.log.join(""),
+    /WARNING keep the id of worker 1: the store lost it, it is written/,
+  );
+  const other = new Rig(store, { ...mark, host: "there" });
+  assert.not([one.id, two.id].includes((await other.take()).id));
+  for (const identity of [one, two]) rig.registry.release(identity);
+  await until("the goodbyes", () => rig.said.length === 2);
+  await rig.registry.close(10_000);
+  assert.is((await keys(store)).length, 1);
+  await other.registry.close(0);
+});
+
+test("start() leaves an id alone that another host gave away while the store had lost it", async () => {
+  const store = new MemoryStore();
+  const rig = new Rig(store);
+  const one = await rig.take();
+  await store.remove(workerKey(one.id));
+  const other = new Rig(store, { ...mark, host: "there" });
+  // Its incarnation is another millisecond's.
+  await until("another time", () => Date.now() > one.incarnation);
+  assert.is((await other.take()).id, one.id);
+  const { value } = (await store.get(workerKey(one.id)))!;
+  rig.registry.start();
+  await until("the error", () => rig.log.some((line) => /ERROR .*host "there" gave it/.test(line)));
+  assert.equal((await store.get(workerKey(one.id)))!.value, value);
+  await rig.registry.close(0);
+  await other.registry.close(0);
+});
+
+/** A store that makes nothing before its gate opens. */
+class SlowStore extends MemoryStore {
+  gate: Promise<void> | null = null;
+  waiting = 0;
+
+  override async create(key: string, value: Uint8Array): Promise<number | null> {
+    const { gate } = this;
+    if (gate !== null) {
+      this.waiting += 1;
+      await gate;
+    }
+    return await super.create(key, value);
+  }
+}
+
+test("start() leaves no key behind of a worker that ended while it was written again", async () => {
+  const store = new SlowStore();
+  const rig = new Rig(store);
+  rig.registry.start();
+  const one = await rig.take();
+  let open = () => {};
+  store.gate = new Promise((resolve) => open = resolve);
+  await store.remove(workerKey(one.id));
+  await until("the key under way", () => store.waiting === 1);
+  rig.registry.release(one);
+  await until("the goodbye", () => rig.said.length === 1);
+  open();
+  await until("the key to come", () => rig.log.join("").includes("it is written again"));
+  await until("the key to go", async () => (await keys(store)).length === 0);
+  await rig.registry.close(1000);
 });
 
 test("start() goes on when the store does not answer at first", async () => {
