@@ -15,7 +15,9 @@
 
 import type { Charge, LeafGrant, LeafReport } from "./messages.ts";
 import type { Account, ChargedLeaf, Components } from "./components.ts";
-import type { FillCell, Rise } from "./fill.ts";
+import type { Portion } from "./apportion.ts";
+import { Average } from "./average.ts";
+import { Taker } from "./fill.ts";
 import type { WorkerCharges } from "./worker_charges.ts";
 
 /** A granted value that the worker may act on, or get to act on. */
@@ -28,7 +30,7 @@ interface Outstanding {
 /** More of them are merged: charged for longer than need be, never for less. */
 const OUTSTANDING_MAX = 8;
 
-export class Cell implements FillCell {
+export class Cell extends Taker implements Portion {
   readonly owner: WorkerCharges;
   leaf: ChargedLeaf;
   index = 0;
@@ -54,19 +56,12 @@ export class Cell implements FillCell {
   sentReport = 0;
   /** fair share by the last division */
   share = 0;
-  /** since when its share is rounded up; null: it is not */
-  turnSince: number | null = null;
-  /** since when it has less than it wants and no turn; Infinity: it has either */
-  waitingSince = Infinity;
-  readonly weight = 1;
-  low = 0;
-  high = 0;
-  filled = 0;
-  extra = false;
-  keeps = false;
-  level = 0;
-  rise: Rise = 0;
+  weight = 1;
+  has = 0;
+  shortfall = 0;
+  credit = 0;
 
+  readonly #average = new Average();
   #base = 0;
   #baseFloor = 0;
   /** rising by seq, falling by granted: one that a later one covers is not kept */
@@ -80,6 +75,7 @@ export class Cell implements FillCell {
   #ceilingSeq = 0;
 
   constructor(owner: WorkerCharges, key: string, components: Components) {
+    super();
     this.owner = owner;
     this.leaf = components.enter(this, key, []);
     this.#sent = { leaf: key, granted: 0, floor: 0, pending: false };
@@ -97,6 +93,16 @@ export class Cell implements FillCell {
   /** As much as it can use. */
   get demand(): number {
     return Math.min(this.wanted, this.leaf.cap);
+  }
+
+  /** Its demand as it bears on shares: over the last seconds, and what it has in use at any rate. */
+  weightAt(now: number): number {
+    return Math.max(1, this.#average.at(now), Math.min(this.wanted, this.held));
+  }
+
+  /** It will weigh more or less soon, even if nothing is heard of it. */
+  wishMoves(now: number): boolean {
+    return this.#average.isMoving(now);
   }
 
   /** The highest floor the worker may act on. */
@@ -142,6 +148,7 @@ export class Cell implements FillCell {
     this.emptySince = Infinity;
     this.held = report.held;
     this.idleMs = report.idleMs;
+    this.#average.set(report.wanted, now);
     this.#want(report.wanted);
     if (this.held > 0 || this.wanted > 0) this.idleSince = Infinity;
     else this.idleSince = Math.min(this.idleSince, now);

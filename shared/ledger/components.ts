@@ -5,7 +5,7 @@
 
 import type { LeafRule, LeafRules } from "./accounts.ts";
 import type { Cell } from "./cell.ts";
-import type { FillAccount } from "./fill.ts";
+import { type FillAccount, Taker } from "./fill.ts";
 import { clientsLeaf } from "./leaf.ts";
 
 export class Account implements FillAccount {
@@ -21,7 +21,7 @@ export class Account implements FillAccount {
   leaves = 0;
   room = 0;
   asked = 0;
-  weight = 0;
+  rising = 0;
   offset = 0;
   /** scratch of a division: slots that others have to give back */
   owed = 0;
@@ -40,15 +40,22 @@ export class Account implements FillAccount {
 }
 
 /** A leaf that somebody has a charge or a wish for. */
-export class ChargedLeaf {
+export class ChargedLeaf extends Taker {
   readonly key: string;
   readonly accounts: readonly Account[];
   readonly sticky: boolean;
   /** nobody can have more of it */
   readonly cap: number;
   cells = 0;
+  /** when what is less than its cells want was divided among them last; null: they had all they want */
+  dividedAt: number | null = null;
+  /** scratch of a division: what its cells that cannot be moved keep */
+  kept = 0;
+  /** scratch of a division: what its other cells are to have so far */
+  target = 0;
 
   constructor(key: string, accounts: readonly Account[], sticky: boolean) {
+    super();
     this.key = key;
     this.accounts = accounts;
     this.sticky = sticky;
@@ -77,8 +84,8 @@ export class Component {
   stale = false;
   /** some cell has less than it wants, or an account is charged beyond its cap */
   lacking = false;
-  /** when the next turn for a slot that cannot be split is due */
-  turnAt = Infinity;
+  /** when it is to be divided again if nothing happens: shares change with time, and turns end */
+  reviewAt = Infinity;
 
   add(cell: Cell): void {
     cell.index = this.cells.push(cell) - 1;
@@ -100,8 +107,8 @@ export class Components {
   readonly #leaves = new Map<string, ChargedLeaf>();
   /** touched or stale, oldest first */
   readonly changed = new Set<Component>();
-  /** with a turn that will be due */
-  readonly taking = new Set<Component>();
+  /** with a review that will be due */
+  readonly reviewed = new Set<Component>();
 
   constructor(rules: LeafRules) {
     this.#rules = rules;
@@ -138,7 +145,7 @@ export class Components {
     }
     if (component.accounts.size > 0) return;
     this.changed.delete(component);
-    this.taking.delete(component);
+    this.reviewed.delete(component);
   }
 
   /** A cell changed; where some lack something already, that bears on all. */
@@ -153,6 +160,12 @@ export class Components {
   stir(component: Component): void {
     component.stale = true;
     this.changed.add(component);
+  }
+
+  /** It is to be divided at `at`, if it is not before. */
+  review(component: Component, at: number): void {
+    component.reviewAt = Math.min(component.reviewAt, at);
+    this.reviewed.add(component);
   }
 
   stirAll(): void {
@@ -202,7 +215,7 @@ export class Components {
       for (const cell of part.cells) whole.add(cell);
       for (const cell of part.touched) whole.touched.add(cell);
       this.changed.delete(part);
-      this.taking.delete(part);
+      this.reviewed.delete(part);
       this.stir(whole);
     }
     return whole;

@@ -1,4 +1,5 @@
-// Decides what the cells of one component are to have. Pure: no message is made here. Invariants:
+// Decides what the cells of one component are to have: how they get from what they have to their shares
+// (shares.ts). Pure: no message is made here. Invariants:
 // - A raise takes only what is free: cap - sum of charges, in every account of the leaf. What others
 //   are asked to give back is free when they have said that it is, not before. While an account is
 //   charged beyond its cap nothing of it is raised, not even to what a cell is charged anyway.
@@ -10,10 +11,7 @@
 import type { Cell } from "./cell.ts";
 import type { Component } from "./components.ts";
 import { fill } from "./fill.ts";
-
-/** How long a cell keeps the slot that others need as much: shorter when they have none at all. */
-const TURN_MS = 300_000;
-const ONLY_TURN_MS = 500;
+import { findShares } from "./shares.ts";
 
 /**
  * The short way, for when nobody lacks anything: gives each touched cell what it wants, and some more in
@@ -73,43 +71,6 @@ export function divide(component: Component, now: number, mayRaise: boolean): bo
   }
   for (const account of component.accounts) if (account.free < 0) component.lacking = true;
   return freed && component.lacking;
-}
-
-/** Sets `share` of the cells that can be moved, and returns them. The others keep what they have. */
-function findShares(component: Component, now: number): Cell[] {
-  for (const account of component.accounts) account.room = account.cap;
-  const movable: Cell[] = [];
-  for (const cell of component.cells) {
-    cell.low = cell.leaf.sticky ? cell.held : 0;
-    cell.high = Math.max(cell.low, cell.demand);
-    if (cell.movable) movable.push(cell);
-    const kept = cell.movable ? cell.low : cell.charge;
-    for (const account of cell.accounts) account.room -= kept;
-  }
-  for (const cell of movable) if (cell.waitingSince === Infinity) cell.waitingSince = now;
-  const waiting = fill(
-    movable,
-    ({ turnSince, target, filled }) =>
-      turnSince === null ? target > filled : now - turnSince < turnMs(filled),
-  );
-  component.turnAt = Infinity;
-  for (const cell of movable) {
-    cell.share = cell.filled;
-    if (cell.extra || cell.share >= cell.high) cell.waitingSince = Infinity;
-    if (!cell.extra) {
-      cell.turnSince = null;
-      continue;
-    }
-    const turn = turnMs(cell.share - 1);
-    if (cell.turnSince === null || now - cell.turnSince >= turn) cell.turnSince = now;
-    if (waiting > 0) component.turnAt = Math.min(component.turnAt, cell.turnSince + turn);
-  }
-  return movable;
-}
-
-/** A turn over a share that is `rounded` down. */
-function turnMs(rounded: number): number {
-  return rounded === 0 ? ONLY_TURN_MS : TURN_MS;
 }
 
 /** Gives what is free now to those that have less than their share: to those that have least, first. */

@@ -1,7 +1,7 @@
-// Max-min fair division of whole slots ("water-filling"): each cell has a low (what it has anyway), a high
-// (what it could use) and accounts that each have room for so many slots more. A water level rises; a
-// cell rises with level * weight from its low to its high, until an account of it is full. Pure: works on
-// scratch fields of its arguments. Invariants:
+// Max-min fair division of whole slots ("water-filling"): each taker has a low (what it has anyway), a high
+// (what it could use) and accounts that each have room for so many slots more. A water level rises, and
+// a taker with it, from its low to its high, until an account of it is full. Who takes is not known here:
+// cells or whole leaves. Pure: works on scratch fields of its arguments. Invariants:
 // - low <= filled <= max(low, high), and no account gives more than its room, whatever rounding does.
 // - Nobody could get more without an account being over-full: no slot is wasted.
 // - Who gets the slot that cannot be split is decided by turns and never by name.
@@ -11,76 +11,77 @@ export interface FillAccount {
   room: number;
   /** scratch: all that its cells could use beyond their lows */
   asked: number;
-  /** scratch: weight of the cells that rise now */
-  weight: number;
-  /** scratch: the account is full at level `offset / weight` */
+  /** scratch: how many takers rise now */
+  rising: number;
+  /** scratch: the account is full at level `offset / rising` */
   offset: number;
 }
 
-export interface FillCell {
-  readonly accounts: readonly FillAccount[];
-  readonly weight: number;
-  /** since when it has been waiting for its turn */
-  waitingSince: number;
-  low: number;
-  high: number;
+export abstract class Taker {
+  abstract readonly accounts: readonly FillAccount[];
+  /** since when its share is rounded up; null: it is not */
+  turnSince: number | null = null;
+  /** since when it has less than it wants and no turn; Infinity: it has either */
+  waitingSince = Infinity;
+  low = 0;
+  high = 0;
   /** result */
-  filled: number;
+  filled = 0;
   /** result: it has its share rounded up */
-  extra: boolean;
+  extra = false;
   /** scratch: it has its turn */
-  keeps: boolean;
+  keeps = false;
   /** scratch: filled, before it is made whole */
-  level: number;
+  level = 0;
   /** scratch: waiting to rise, rising, or done */
-  rise: Rise;
+  rise: Rise = 0;
 }
 
 /** 0: its low is above the level; 1: rises with the level; 2: done. */
 export type Rise = 0 | 1 | 2;
 
 /** Who has its turn at the slot that cannot be split; asked when `filled` is the share rounded down. */
-export type Keeps<C> = (cell: C) => boolean;
+export type Keeps<T> = (taker: T) => boolean;
 
 /** Shares are fractions of small numbers: nothing that is not whole is so close to a whole number. */
 const ROUNDING = 1e-6;
 
-/** Sets `filled` of all cells; returns how many wait for their turn. */
-export function fill<C extends FillCell>(cells: readonly C[], keeps: Keeps<C>): number {
-  const contested = giveUncontested(cells);
+/** Sets `filled` of all takers; returns how many wait for their turn. */
+export function fill<T extends Taker>(takers: readonly T[], keeps: Keeps<T>): number {
+  const contested = giveUncontested(takers);
   if (contested.length === 0) return 0;
   findLevels(contested);
-  for (const cell of contested) {
-    const whole = Math.floor(cell.level + ROUNDING);
-    cell.filled = cell.low;
-    give(cell, Math.min(whole - cell.low, roomOf(cell)));
+  for (const taker of contested) {
+    const whole = Math.floor(taker.level + ROUNDING);
+    taker.filled = taker.low;
+    give(taker, Math.min(whole - taker.low, roomOf(taker)));
   }
   const waiting = giveTurns(contested, keeps);
   giveRest(contested);
   return waiting;
 }
 
-/** Cells of which every account has room for all that is asked of it get all; returns the others. */
-function giveUncontested<C extends FillCell>(cells: readonly C[]): C[] {
-  for (const { accounts } of cells) {
+/** Takers of which every account has room for all that is asked of it get all; returns the others. */
+function giveUncontested<T extends Taker>(takers: readonly T[]): T[] {
+  for (const { accounts } of takers) {
     for (const account of accounts) account.asked = 0;
   }
-  for (const cell of cells) {
-    cell.filled = cell.low;
-    cell.extra = false;
-    if (cell.high <= cell.low) continue;
-    for (const account of cell.accounts) account.asked += cell.high - cell.low;
+  for (const taker of takers) {
+    taker.filled = taker.low;
+    taker.extra = false;
+    if (taker.high <= taker.low) continue;
+    for (const account of taker.accounts) account.asked += taker.high - taker.low;
   }
-  const contested: C[] = [];
-  const content: C[] = [];
-  for (const cell of cells) {
-    if (cell.high <= cell.low) continue;
-    (cell.accounts.some(isContested) ? contested : content).push(cell);
+  const contested: T[] = [];
+  const content: T[] = [];
+  for (const taker of takers) {
+    if (taker.high <= taker.low) continue;
+    (taker.accounts.some(isContested) ? contested : content).push(taker);
   }
-  for (const cell of content) {
-    const slots = cell.high - cell.low;
-    for (const account of cell.accounts) account.asked -= slots;
-    give(cell, slots);
+  for (const taker of content) {
+    const slots = taker.high - taker.low;
+    for (const account of taker.accounts) account.asked -= slots;
+    give(taker, slots);
   }
   return contested;
 }
@@ -89,43 +90,43 @@ function isContested(account: FillAccount): boolean {
   return account.asked > account.room;
 }
 
-function roomOf(cell: FillCell): number {
+function roomOf(taker: Taker): number {
   let room = Infinity;
-  for (const account of cell.accounts) room = Math.min(room, account.room);
+  for (const account of taker.accounts) room = Math.min(room, account.room);
   return room;
 }
 
-function give(cell: FillCell, slots: number): void {
+function give(taker: Taker, slots: number): void {
   if (slots <= 0) return;
-  cell.filled += slots;
-  for (const account of cell.accounts) account.room -= slots;
+  taker.filled += slots;
+  for (const account of taker.accounts) account.room -= slots;
 }
 
-interface Members<C> {
+interface Members<T> {
   readonly account: FillAccount;
-  readonly cells: C[];
+  readonly takers: T[];
 }
 
-/** Lets the level rise from event to event: a cell begins to rise, has all it wants, an account is full. */
-function findLevels<C extends FillCell>(contested: readonly C[]): void {
-  const byAccount = new Map<FillAccount, Members<C>>();
-  const events = new Map<number, { begin: C[]; end: C[] }>();
+/** Lets the level rise from event to event: a taker begins to rise, has all it wants, an account is full. */
+function findLevels<T extends Taker>(contested: readonly T[]): void {
+  const byAccount = new Map<FillAccount, Members<T>>();
+  const events = new Map<number, { begin: T[]; end: T[] }>();
   const eventAt = (level: number) => {
     let event = events.get(level);
     if (event === undefined) events.set(level, event = { begin: [], end: [] });
     return event;
   };
-  for (const cell of contested) {
-    cell.rise = 0;
-    cell.level = cell.low;
-    eventAt(cell.low / cell.weight).begin.push(cell);
-    eventAt(cell.high / cell.weight).end.push(cell);
-    for (const account of cell.accounts) {
+  for (const taker of contested) {
+    taker.rise = 0;
+    taker.level = taker.low;
+    eventAt(taker.low).begin.push(taker);
+    eventAt(taker.high).end.push(taker);
+    for (const account of taker.accounts) {
       if (!isContested(account)) continue;
       let members = byAccount.get(account);
-      if (members === undefined) byAccount.set(account, members = { account, cells: [] });
-      members.cells.push(cell);
-      account.weight = 0;
+      if (members === undefined) byAccount.set(account, members = { account, takers: [] });
+      members.takers.push(taker);
+      account.rising = 0;
       account.offset = account.room;
     }
   }
@@ -134,46 +135,46 @@ function findLevels<C extends FillCell>(contested: readonly C[]): void {
     for (;;) {
       const first = firstFull(open, level);
       if (first === null) break;
-      const fullAt = first.account.offset / first.account.weight;
-      for (const cell of first.cells) {
-        if (cell.rise !== 2) stop(cell, Math.max(cell.low, cell.weight * fullAt));
+      const fullAt = first.account.offset / first.account.rising;
+      for (const taker of first.takers) {
+        if (taker.rise !== 2) stop(taker, Math.max(taker.low, fullAt));
       }
       open.delete(first);
     }
     const { begin, end } = events.get(level)!;
-    for (const cell of end) if (cell.rise === 1) stop(cell, cell.high);
-    for (const cell of begin) if (cell.rise === 0) start(cell);
+    for (const taker of end) if (taker.rise === 1) stop(taker, taker.high);
+    for (const taker of begin) if (taker.rise === 0) start(taker);
   }
 }
 
 /** The account that is full first, if it is before `level`. */
-function firstFull<C>(open: Iterable<Members<C>>, level: number): Members<C> | null {
-  let first: Members<C> | null = null;
+function firstFull<T>(open: Iterable<Members<T>>, level: number): Members<T> | null {
+  let first: Members<T> | null = null;
   let firstAt = level;
   for (const members of open) {
-    const { weight, offset } = members.account;
-    if (weight <= 0) continue;
-    const at = offset / weight;
+    const { rising, offset } = members.account;
+    if (rising <= 0) continue;
+    const at = offset / rising;
     if (at < firstAt) [first, firstAt] = [members, at];
   }
   return first;
 }
 
-function start(cell: FillCell): void {
-  cell.rise = 1;
-  for (const account of cell.accounts) {
-    account.weight += cell.weight;
-    account.offset += cell.low;
+function start(taker: Taker): void {
+  taker.rise = 1;
+  for (const account of taker.accounts) {
+    account.rising++;
+    account.offset += taker.low;
   }
 }
 
-function stop(cell: FillCell, level: number): void {
-  const rose = cell.rise === 1;
-  cell.rise = 2;
-  cell.level = rose ? level : cell.low;
+function stop(taker: Taker, level: number): void {
+  const rose = taker.rise === 1;
+  taker.rise = 2;
+  taker.level = rose ? level : taker.low;
   if (!rose) return;
-  for (const account of cell.accounts) {
-    account.weight -= cell.weight;
+  for (const account of taker.accounts) {
+    account.rising--;
     account.offset -= level;
   }
 }
@@ -182,34 +183,34 @@ function stop(cell: FillCell, level: number): void {
  * Rounds shares up as far as there is room: the smallest shares first, of equal ones those that have their
  * turn, then those that have been waiting for longest.
  */
-function giveTurns<C extends FillCell>(contested: readonly C[], keeps: Keeps<C>): number {
-  const uneven = contested.filter((cell) => cell.level - cell.filled > ROUNDING);
-  const able = uneven.filter((cell) => roomOf(cell) >= 1);
-  for (const cell of able) cell.keeps = keeps(cell);
+function giveTurns<T extends Taker>(contested: readonly T[], keeps: Keeps<T>): number {
+  const uneven = contested.filter((taker) => taker.level - taker.filled > ROUNDING);
+  const able = uneven.filter((taker) => roomOf(taker) >= 1);
+  for (const taker of able) taker.keeps = keeps(taker);
   able.sort((a, b) =>
     a.filled - b.filled || Number(b.keeps) - Number(a.keeps) || a.waitingSince - b.waitingSince
   );
   let served = 0;
-  for (const cell of able) {
-    if (roomOf(cell) < 1) continue;
-    roundUp(cell);
+  for (const taker of able) {
+    if (roomOf(taker) < 1) continue;
+    roundUp(taker);
     served++;
   }
   return uneven.length - served;
 }
 
-function roundUp(cell: FillCell): void {
-  give(cell, 1);
-  cell.extra = true;
+function roundUp(taker: Taker): void {
+  give(taker, 1);
+  taker.extra = true;
 }
 
-/** What rounding left over because an account of some cell was full goes to whoever can take it. */
-function giveRest<C extends FillCell>(contested: readonly C[]): void {
-  let able = contested.filter((cell) => cell.filled < cell.high);
+/** What rounding left over because an account of some taker was full goes to whoever can take it. */
+function giveRest<T extends Taker>(contested: readonly T[]): void {
+  let able = contested.filter((taker) => taker.filled < taker.high);
   while (able.length > 0) {
-    able = able.filter((cell) => {
-      if (cell.filled >= cell.high || roomOf(cell) < 1) return false;
-      give(cell, 1);
+    able = able.filter((taker) => {
+      if (taker.filled >= taker.high || roomOf(taker) < 1) return false;
+      give(taker, 1);
       return true;
     });
   }

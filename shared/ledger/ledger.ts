@@ -236,11 +236,11 @@ export class Ledger {
    * something that is not decided yet is answered when it is.
    */
   #divide(now: number): void {
-    const { changed, taking } = this.#books.components;
+    const { changed, reviewed } = this.#books.components;
     this.#work = Math.min(WORK_MAX, this.#work + Math.max(0, now - this.#workAt) * WORK_PER_MS);
     this.#workAt = now;
-    for (const component of taking) {
-      if (now >= component.turnAt) this.#books.components.stir(component);
+    for (const component of reviewed) {
+      if (now >= component.reviewAt) this.#books.components.stir(component);
     }
     for (const component of changed) {
       if (this.#work <= 0) break;
@@ -263,9 +263,9 @@ export class Ledger {
     }
     component.touched.clear();
     component.stale = false;
-    const { taking } = this.#books.components;
-    if (component.turnAt === Infinity) taking.delete(component);
-    else taking.add(component);
+    const { reviewed } = this.#books.components;
+    if (component.reviewAt === Infinity) reviewed.delete(component);
+    else reviewed.add(component);
   }
 }
 

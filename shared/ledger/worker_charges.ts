@@ -11,6 +11,7 @@ import type { Books } from "./books.ts";
 import { LEAF_LENGTH_MAX } from "./leaf.ts";
 import type { Charge, Charges, Decision, LeafGrant, LeafReport, Report } from "./messages.ts";
 import { isCount, isSlots, LEAVES_MAX, SLOTS_MAX } from "./messages.ts";
+import { FOLLOW_MS } from "./shares.ts";
 
 /** Leaves one incarnation can be charged for; those beyond are answered with nothing granted. */
 const CELLS_MAX = 20_000;
@@ -221,7 +222,7 @@ export class WorkerCharges {
     if (cell === null || seq <= cell.reportSeq) return;
     const wanted = Math.min(report.wanted, SLOTS_MAX);
     const ack = Math.min(report.ack, this.#books.seq);
-    const { charge, demand, held: heldBefore, known } = cell;
+    const { charge, demand, held: heldBefore, known, wanted: wantedBefore } = cell;
     const settled = Math.max(cell.share, cell.target);
     cell.apply({ ...report, wanted, ack }, seq, now);
     if (cell.blank) {
@@ -230,7 +231,10 @@ export class WorkerCharges {
     }
     const { components } = this.#books;
     const { component } = cell.leaf;
-    // Above its share and what it has, a wish may grow and shrink: nobody's share depends on it.
+    // Above its share and what it has, a wish bears on shares slowly.
+    if (component.lacking && wanted !== wantedBefore) {
+      components.review(component, now + FOLLOW_MS);
+    }
     const wishMatters = cell.demand !== demand && Math.min(cell.demand, demand) <= settled;
     const heldMatters = cell.leaf.sticky && cell.held !== heldBefore;
     const overCharged = cell.charge > charge && cell.leaf.free < 0;

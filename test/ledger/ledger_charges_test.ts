@@ -30,11 +30,11 @@ function grantedLedger(): { ledger: Ledger; seq: number } {
   return { ledger, seq };
 }
 
-/** Worker 2 wants all: worker 1 is asked to give back what it has beyond its half. */
+/** Worker 2 wants all: worker 1 is asked to give back what it does not use. */
 function lower(ledger: Ledger, now: number): Decision {
   ledger.report(reportOf(2, 1, { [LEAF]: { wanted: 10 } }), now);
   const lowering = ledger.decide(now).find(({ worker }) => worker === 1);
-  assert.is(lowering!.grant.leaves[0]!.granted, 5);
+  assert.is(lowering!.grant.leaves[0]!.granted, 6);
   return lowering!;
 }
 
@@ -64,8 +64,8 @@ test("a charge falls when the lowering was acknowledged and what was held is clo
   const { ledger } = grantedLedger();
   const { seq } = lower(ledger, 20).grant;
   const taken = () => ledger.decide(30).find(({ worker }) => worker === 2)?.grant.leaves ?? [];
-  for (const [held, two] of [[8, []], [6, [4]], [5, [5]]] as const) {
-    const report = { held, wanted: 6, granted: 5, ack: seq };
+  for (const [held, two] of [[8, []], [7, [3]], [6, [4]]] as const) {
+    const report = { held, wanted: 6, granted: 6, ack: seq };
     ledger.report(reportOf(1, 20 - held, { [LEAF]: report }), 30);
     assert.equal(taken().map(({ granted }) => granted), two, `held ${held}`);
   }
@@ -75,9 +75,10 @@ test("a charge falls when the lowering was acknowledged and what was held is clo
 test("a report from before the lowering changes nothing when it comes after the acknowledgement", () => {
   const { ledger, seq } = grantedLedger();
   const lowered = lower(ledger, 20).grant.seq;
-  ledger.report(reportOf(1, 5, { [LEAF]: { held: 5, wanted: 6, granted: 5, ack: lowered } }), 30);
-  ledger.report(reportOf(1, 4, { [LEAF]: { held: 6, wanted: 6, granted: 6, ack: seq } }), 31);
-  ledger.report(reportOf(1, 5, { [LEAF]: { held: 5, wanted: 6, granted: 5, ack: lowered } }), 32);
+  const after = reportOf(1, 5, { [LEAF]: { held: 6, wanted: 6, granted: 6, ack: lowered } });
+  ledger.report(after, 30);
+  ledger.report(reportOf(1, 4, { [LEAF]: { held: 8, wanted: 8, granted: 8, ack: seq } }), 31);
+  ledger.report(after, 32);
   ledger.decide(33);
   assert.is(charged(ledger), 10);
   const [one] = [...ledger.accounts()];
@@ -89,15 +90,15 @@ test("a lowering that was repeated is freed by the first of its messages that is
   const before = charged(ledger);
   const first = lower(ledger, 20).grant.seq;
   // Not acknowledged: repeated with a new seq; each is enough to free what was lowered.
-  ledger.report(reportOf(1, 3, { [LEAF]: { held: 6, wanted: 6, granted: 6, ack: first - 1 } }), 30);
+  ledger.report(reportOf(1, 3, { [LEAF]: { held: 8, wanted: 6, granted: 8, ack: first - 1 } }), 30);
   const again = ledger.decide(30).find(({ worker }) => worker === 1)!.grant;
-  assert.equal(again.leaves.map(({ granted }) => granted), [5]);
+  assert.equal(again.leaves.map(({ granted }) => granted), [6]);
   assert.ok(again.seq > first);
   assert.ok(charged(ledger) >= before);
-  ledger.report(reportOf(1, 4, { [LEAF]: { held: 5, wanted: 6, granted: 5, ack: first } }), 40);
+  ledger.report(reportOf(1, 4, { [LEAF]: { held: 6, wanted: 6, granted: 6, ack: first } }), 40);
   assert.equal(
     linesOf(ledger.decide(40)).filter((line) => line.startsWith("2")),
-    [`2 ${LEAF} 5`],
+    [`2 ${LEAF} 4`],
   );
 });
 
@@ -190,10 +191,11 @@ test("a silent worker that is back gives back what others lack", () => {
   const now = 10 + SILENT_MS;
   ledger.report(reportOf(2, 1, { [LEAF]: { wanted: 10 } }), now);
   const taken = ledger.decide(now)[0]!.grant.seq;
-  const two = { wanted: 10, granted: 4, held: 4, ack: taken };
-  ledger.report(reportOf(2, 2, { [LEAF]: two }), now + 1);
-  ledger.report(reportOf(1, 3, { [LEAF]: { held: 6, wanted: 6, granted: 6, ack: seq } }), now + 1);
-  assert.ok(linesOf(ledger.decide(now + 1)).includes(`1 ${LEAF} 5`));
+  const two = { wanted: 10, granted: 2, held: 2, ack: taken };
+  ledger.report(reportOf(2, 2, { [LEAF]: two }), now + 2900);
+  const one = { held: 8, wanted: 10, granted: 8, ack: seq };
+  ledger.report(reportOf(1, 3, { [LEAF]: one }), now + 2900);
+  assert.ok(linesOf(ledger.decide(now + 2900)).includes(`1 ${LEAF} 5`));
 });
 
 /** When worker 1 of grantedLedger() has been silent for so long that it has given up what it may. */

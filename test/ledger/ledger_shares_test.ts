@@ -1,6 +1,6 @@
 // Who gets how many: fair shares, how fast slots move, what does not move, and caps that change.
 
-import { assert, suite } from "../support/harness.ts";
+import { assert, seededRandom, suite } from "../support/harness.ts";
 import { chargedOf, Mesh, oneLeaf, rulesOf } from "./fixtures.ts";
 
 const test = suite("ledger/ledger_shares");
@@ -81,7 +81,7 @@ test("contending workers come to equal shares, and stay there", () => {
   mesh.ticks(3);
   assert.equal(mesh.split(LEAF), [20, 0, 0, 0]);
   for (const worker of [2, 3, 4]) mesh.use(worker, LEAF, 50);
-  mesh.ticks(5);
+  mesh.ticks(100);
   assert.equal(mesh.split(LEAF), [5, 5, 5, 5]);
   mesh.takeGranted();
   mesh.ticks(100);
@@ -136,14 +136,115 @@ test("each has its turn in every pool of a joint account", () => {
   for (const [whose, count] of turns) assert.ok(count > 20, `${whose} had ${count}`);
 });
 
-test("a modest wish is met in full while others contend", () => {
-  const mesh = new Mesh(oneLeaf(10), 3);
-  mesh.use(1, LEAF, 50);
-  mesh.use(2, LEAF, 50);
-  mesh.ticks(5);
-  mesh.use(3, LEAF, 2);
-  mesh.ticks(4);
-  assert.equal(mesh.split(LEAF), [4, 4, 2]);
+const demands: readonly [cap: number, demands: readonly number[], shares: readonly number[]][] = [
+  [8, [90, 4, 3, 3], [5, 1, 1, 1]],
+  [8, [40, 40], [4, 4]],
+  [8, [13, 5, 5, 13], [3, 1, 1, 3]],
+  [20, [90, 4, 3, 3], [17, 1, 1, 1]],
+  [20, [15, 15, 2], [9, 9, 2]],
+  [10, [4, 3, 3], [4, 3, 3]],
+];
+
+for (const [cap, wanted, shares] of demands) {
+  test(`of ${cap} slots workers that want ${wanted.join(", ")} get ${shares.join(", ")}`, () => {
+    const mesh = new Mesh(oneLeaf(cap), wanted.length);
+    wanted.forEach((count, at) => mesh.use(at + 1, LEAF, count));
+    mesh.ticks(100);
+    assert.equal(mesh.split(LEAF), shares);
+  });
+}
+
+test("slots follow the clients from a worker to another, and the first of them at once", () => {
+  const mesh = new Mesh(oneLeaf(8), 2);
+  mesh.use(1, LEAF, 40);
+  mesh.ticks(100);
+  mesh.use(2, LEAF, 40);
+  mesh.ticks(2);
+  assert.equal(mesh.split(LEAF), [7, 1]);
+  mesh.ticks(100);
+  assert.equal(mesh.split(LEAF), [4, 4]);
+  mesh.use(1, LEAF, 2);
+  mesh.ticks(100);
+  assert.equal(mesh.split(LEAF), [1, 7]);
+});
+
+test("a crowd that is soon gone again moves no slots but the first", () => {
+  const mesh = new Mesh(oneLeaf(8), 2);
+  mesh.use(1, LEAF, 10);
+  mesh.use(2, LEAF, 1);
+  mesh.ticks(100);
+  assert.equal(mesh.split(LEAF), [7, 1]);
+  mesh.takeGranted();
+  for (let n = 0; n < 10; n++) {
+    mesh.use(2, LEAF, 20);
+    mesh.tick();
+    mesh.use(2, LEAF, 1);
+    mesh.ticks(100);
+  }
+  assert.is(mesh.takeGranted(), 0);
+});
+
+test("shares do not follow demands that go up and down all the time", () => {
+  const mesh = new Mesh(oneLeaf(8), 4);
+  const random = seededRandom(1);
+  const noisy = (ticks: number) => {
+    for (let n = 0; n < ticks; n++) {
+      for (const worker of mesh.tables.keys()) {
+        mesh.use(worker, LEAF, 5 + Math.floor(41 * random()));
+      }
+      mesh.tick();
+    }
+  };
+  noisy(200);
+  assert.equal(mesh.split(LEAF), [2, 2, 2, 2]);
+  mesh.takeGranted();
+  noisy(1200);
+  const moved = mesh.takeGranted();
+  assert.ok(moved <= 8, `${moved} grants in a minute`);
+});
+
+test("of an account that pools share, one on many workers gets no more than one on a single one", () => {
+  const pools = ["pool:a/u", "pool:b/u"];
+  const mesh = new Mesh(
+    rulesOf(Object.fromEntries(pools.map((pool) => [pool, { [pool]: 100, "user:u": 20 }]))),
+    4,
+  );
+  for (const worker of [1, 2, 3, 4]) mesh.use(worker, "pool:a/u", 50);
+  mesh.use(1, "pool:b/u", 12);
+  mesh.ticks(100);
+  assert.is(sum(mesh.split("pool:a/u")), 10);
+  assert.is(mesh.grantedTo(1, "pool:b/u"), 10);
+  mesh.use(1, "pool:b/u", 3);
+  mesh.ticks(100);
+  assert.is(sum(mesh.split("pool:a/u")), 17);
+  assert.is(mesh.grantedTo(1, "pool:b/u"), 3);
+});
+
+test("every worker has one slot before any has more, whatever pools they are for", () => {
+  const pools = ["pool:a/u", "pool:b/u"];
+  const mesh = new Mesh(
+    rulesOf(Object.fromEntries(pools.map((pool) => [pool, { [pool]: 100, "user:u": 6 }]))),
+    4,
+  );
+  mesh.use(1, "pool:b/u", 9);
+  mesh.ticks(3);
+  for (const worker of [1, 2, 3, 4]) mesh.use(worker, "pool:a/u", 2);
+  mesh.ticks(3);
+  assert.equal(mesh.split("pool:a/u"), [1, 1, 1, 1]);
+  assert.is(mesh.grantedTo(1, "pool:b/u"), 2);
+});
+
+test("the slot of a leaf that cannot be split is everybody's for as long", () => {
+  const mesh = new Mesh(oneLeaf(4), 3);
+  for (const worker of [1, 2, 3]) mesh.use(worker, LEAF, 9);
+  mesh.ticks(100);
+  const seconds = [0, 0, 0];
+  for (let n = 0; n < 3600; n++) {
+    mesh.tick(1000);
+    mesh.split(LEAF).forEach((granted, at) => seconds[at]! += granted - 1);
+  }
+  for (const count of seconds) assert.ok(count > 900, `extra for ${seconds.join(", ")} s`);
+  assert.ok(mesh.takeGranted() < 150);
 });
 
 test("a wish that goes up and down while nobody lacks anything moves nothing", () => {
@@ -285,9 +386,9 @@ test("setRules() with a smaller cap lowers all, and raises nobody until it fits"
   mesh.ledger.setRules(oneLeaf(6), mesh.now);
   mesh.use(3, LEAF, 9);
   mesh.tick();
-  assert.equal(mesh.split(LEAF), [2, 2, 0]);
+  assert.equal(mesh.split(LEAF), [3, 2, 0]);
   mesh.ticks(2);
-  assert.equal(mesh.split(LEAF), [2, 2, 2]);
+  assert.equal(mesh.split(LEAF), [3, 2, 1]);
 });
 
 test("setRules() without a rule for a leaf takes all of it back", () => {

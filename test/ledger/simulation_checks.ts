@@ -1,7 +1,8 @@
 // What the ledger's simulation checks. After every step the exact rule: no account has more than its cap, neither in
 // what PostgreSQL counts nor in what all workers together may still act on, and the leader charges at least that. While
-// a cap was lowered below what is held, that sum may only fall. At quiet ends, progress: shares are max-min fair, and nothing unused is kept from
-// who lacks it.
+// a cap was lowered below what is held, that sum may only fall. At quiet ends, progress: shares are fair (a slot for
+// each cell; beyond, leaves are equal, and the cells of a leaf have slots in proportion to their demand), and nothing
+// unused is kept from who lacks it.
 
 import type { Lease } from "../../shared/ledger/mod.ts";
 import type { Coordinator } from "./simulated_coordinator.ts";
@@ -163,9 +164,12 @@ interface Cell {
   readonly lease: Lease;
   readonly sticky: boolean;
   readonly accounts: readonly { name: string; cap: number }[];
-  /** Its share by a plain division, one slot each in turn. */
-  share: number;
+  /** Whether there is a slot for it when each that wants some has one. */
+  hasOne: boolean;
 }
+
+/** Averages of demand are at the demand but for this. */
+const AVERAGING = 1.05;
 
 /** The shares of a mesh with steady demand. */
 export class Shares {
@@ -180,7 +184,7 @@ export class Shares {
         const rule = version.rules(lease.leaf);
         if (rule === null) return [];
         const { accounts, sticky } = rule;
-        return [{ worker, lease, sticky, accounts, share: sticky ? lease.held : 0 }];
+        return [{ worker, lease, sticky, accounts, hasOne: false }];
       })
     );
     for (const cell of this.#cells) {
@@ -188,7 +192,7 @@ export class Shares {
         this.#members.set(name, [...this.#members.get(name) ?? [], cell]);
       }
     }
-    this.#divide();
+    this.#giveOneEach();
     this.#scarce = this.#findScarce();
   }
 
@@ -231,8 +235,14 @@ export class Shares {
     if (granted < cap) return `${name} has ${cap - granted} free`;
     const envied = members.find(({ lease: theirs, sticky }) => {
       const stuck = sticky ? theirs.held : 0;
-      return theirs.granted > Math.max(theirs.wanted, stuck) ||
-        (theirs.granted > lease.granted + 1 && theirs.granted > stuck);
+      if (theirs.granted > Math.max(theirs.wanted, stuck)) return true;
+      if (theirs.granted <= Math.max(1, stuck)) return false;
+      if (theirs.leaf !== lease.leaf) return this.#total(theirs) > this.#total(lease) + 1;
+      const [rich, poor] = [
+        (theirs.granted - 1) / theirs.wanted,
+        (lease.granted + 1) / lease.wanted,
+      ];
+      return rich > poor * AVERAGING;
     });
     if (envied === undefined) return null;
     const { lease: theirs, worker } = envied;
@@ -240,28 +250,32 @@ export class Shares {
       `granted ${theirs.granted}, holds ${theirs.held}`;
   }
 
-  #divide(): void {
+  /** What all workers have of a leaf. */
+  #total({ leaf }: Lease): number {
+    let total = 0;
+    for (const { lease } of this.#cells) if (lease.leaf === leaf) total += lease.granted;
+    return total;
+  }
+
+  #giveOneEach(): void {
     const room = new Map<string, number>();
-    for (const { accounts, share } of this.#cells) {
-      for (const { name, cap } of accounts) room.set(name, (room.get(name) ?? cap) - share);
+    for (const { accounts, lease, sticky } of this.#cells) {
+      const held = sticky ? lease.held : 0;
+      for (const { name, cap } of accounts) room.set(name, (room.get(name) ?? cap) - held);
     }
-    for (let level = 1, more = true; more; level++) {
-      more = false;
-      for (const cell of this.#cells) {
-        if (cell.share >= cell.lease.wanted) continue;
-        if (cell.share < level && cell.accounts.every(({ name }) => room.get(name)! > 0)) {
-          cell.share++;
-          for (const { name } of cell.accounts) room.set(name, room.get(name)! - 1);
-        }
-        more ||= cell.accounts.every(({ name }) => room.get(name)! > 0);
-      }
+    for (const cell of this.#cells) {
+      const { accounts, lease, sticky } = cell;
+      cell.hasOne = sticky && lease.held > 0;
+      if (cell.hasOne || lease.wanted === 0) continue;
+      cell.hasOne = accounts.every(({ name }) => room.get(name)! > 0);
+      if (cell.hasOne) { for (const { name } of accounts) room.set(name, room.get(name)! - 1); }
     }
   }
 
   #findScarce(): Set<string> {
     const scarce = new Set<string>();
-    for (const { share, lease, accounts } of this.#cells) {
-      if (share === 0 && lease.wanted > 0) { for (const { name } of accounts) scarce.add(name); }
+    for (const { hasOne, lease, accounts } of this.#cells) {
+      if (!hasOne && lease.wanted > 0) { for (const { name } of accounts) scarce.add(name); }
     }
     // What hangs together moves together.
     for (let before = -1; before < scarce.size;) {
