@@ -27,7 +27,7 @@ export function coordinatorConformance(face: Face): void {
 
   inMesh("of two coordinators one leads, and the workers fill the cap", async (mesh) => {
     const [leader, other] = await mesh.startCoordinators(2);
-    const workers = [mesh.addWorker(15), mesh.addWorker(15), mesh.addWorker(2)];
+    const workers = [mesh.addWorker(15), mesh.addWorker(15), mesh.addWorker(3)];
     await until("the cap to be used", () => mesh.held === poolSize);
     await until("a fair share", () => workers[0]!.lease.held === 9 && workers[2]!.lease.held === 2);
     // Demand moves, and the slots follow it.
