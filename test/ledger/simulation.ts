@@ -477,6 +477,9 @@ class Simulation implements Cluster {
       if (!coordinator.alive) this.#restart(coordinator);
       else coordinator.reload(this.#version);
     }
+    for (let id = 1; id <= 2; id++) {
+      if (!this.workers.some((worker) => worker.id === id && worker.alive)) this.#addWorker(id);
+    }
     for (const worker of this.workers) {
       worker.continue();
       worker.transactionMs = 60;
@@ -484,9 +487,6 @@ class Simulation implements Cluster {
       worker.idleTimeoutMs = 20_000;
     }
     for (const worker of this.#unreaped) this.#reap(worker);
-    for (let id = 1; id <= 2; id++) {
-      if (!this.workers.some((worker) => worker.id === id && worker.alive)) this.#addWorker(id);
-    }
     // Transactions that were begun before may last ten seconds, and so long may a question to the store wait.
     this.#runFor(12_000);
     this.#until("a leader and the end of all that is gone", 100_000, () => {
