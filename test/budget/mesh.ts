@@ -3,7 +3,7 @@
 // moment. A worker opens when it may and wants to, and closes when it must; it serves nobody.
 
 import { randomUUID } from "node:crypto";
-import { writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { chargesKey, decodeCharges } from "../../services/budget/saved_charges.ts";
 import {
@@ -16,7 +16,6 @@ import {
   openStore,
   serveStore,
 } from "../../shared/bus/mod.ts";
-import { connectNats } from "../../shared/bus/transport.ts";
 import { type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
@@ -56,16 +55,20 @@ export class TestMesh {
   readonly #options: MeshOptions;
   readonly #embedded: { readonly url: string; readonly broker: EmbeddedBus } | null;
   readonly #closers: (() => unknown)[];
+  readonly #natsFiles: string;
 
   static async start(options: MeshOptions): Promise<TestMesh> {
     const logger = createLogger({ component: "test", level: "error", format: "text" });
     const name = "test";
     const mesh = "default";
+    const natsFiles = join(tempDir("nats"), "store");
     if (options.face === "nats") {
-      const nats = await startNats({ jetstream: true });
+      const extraArguments = ["--jetstream", "--store_dir", natsFiles];
+      const nats = await startNats({ extraArguments });
       const { url, token } = nats;
       const bus = await connectBus({ servers: [url], token, name, mesh, logger });
-      return new TestMesh(options, bus, nats, null, [() => bus.close(), () => nats.stop()]);
+      const closers = [() => bus.close(), () => nats.stop()];
+      return new TestMesh(options, bus, nats, null, closers, natsFiles);
     }
     const broker = new EmbeddedBus({});
     const token = randomUUID();
@@ -73,7 +76,7 @@ export class TestMesh {
     const bus = await connectBus({ servers: [url], token, name, mesh, logger });
     const stop = serveStore(bus, new MemoryStore());
     const closers = [stop, () => bus.close(), () => broker.close()];
-    return new TestMesh(options, bus, null, { url, broker }, closers);
+    return new TestMesh(options, bus, null, { url, broker }, closers, natsFiles);
   }
 
   private constructor(
@@ -82,7 +85,9 @@ export class TestMesh {
     nats: NatsServer | null,
     embedded: { url: string; broker: EmbeddedBus } | null,
     closers: (() => unknown)[],
+    natsFiles: string,
   ) {
+    this.#natsFiles = natsFiles;
     this.#options = options;
     this.bus = bus;
     this.nats = nats;
@@ -166,12 +171,12 @@ export class TestMesh {
     return saved?.charges.get(pool)?.charge ?? 0;
   }
 
-  /** As a nats-server does that comes back without its files. */
+  /** The nats-server ends and comes back without its files. */
   async loseStore(): Promise<void> {
     if (this.nats === null) throw new Error("lose the store: it is in this process");
-    const raw = await connectNats({ servers: this.nats.url, token: this.nats.token });
-    await raw.request(`$JS.API.STREAM.DELETE.KV_${this.bus.subjects.bucket}`);
-    await raw.close();
+    await this.nats.kill();
+    rmSync(this.#natsFiles, { recursive: true });
+    await this.nats.start();
   }
 
   /** What all workers together hold. */
