@@ -12,6 +12,8 @@ import { CALM, Chance, Node, type Weather, World } from "./simulated_world.ts";
 import { type Cluster, ExactRule, Shares } from "./simulation_checks.ts";
 
 const TRACE_LINES = 40;
+/** Shares follow the average of some seconds. */
+const SETTLED_MS = 6000;
 
 const FAULTS = [
   "weather",
@@ -501,7 +503,7 @@ class Simulation implements Cluster {
           worker.demand(leaf, chance.yes(0.3) ? 0 : chance.whole(1, chance.pick([2, 6, 20])));
         }
       }
-      this.#runFor(2500);
+      this.#runFor(SETTLED_MS);
       this.#checkShares("with new demand");
     }
     const starving = chance.pick(this.workers);
@@ -512,8 +514,13 @@ class Simulation implements Cluster {
     const { reportsSent } = starving;
     while (starving.reportsSent < reportsSent + 2) this.#runFor(50);
     this.#runFor(1100);
-    this.#checkShares(`after two reports of ${starving.name}, which starved in ${pool.leaf}`);
-    this.#runFor(5000);
+    this.#until(
+      `first slot after two reports of ${starving.name}, which starved in ${pool.leaf}`,
+      1000,
+      () => pool.lease.granted > 0 || new Shares(this, this.#version).isScarce(pool.leaf),
+    );
+    this.#runFor(SETTLED_MS);
+    this.#checkShares(`with demand of ${starving.name}, which starved in ${pool.leaf}`);
     this.#watchSteadyDemand();
   }
 
