@@ -220,6 +220,22 @@ test("of an account that pools share, one on many workers gets no more than one 
   assert.is(mesh.grantedTo(1, "pool:b/u"), 3);
 });
 
+test("what a silent worker keeps is part of what its pool has", () => {
+  const pools = ["pool:a/u", "pool:b/u"];
+  const mesh = new Mesh(
+    rulesOf(Object.fromEntries(pools.map((pool) => [pool, { [pool]: 100, "user:u": 12 }]))),
+    3,
+  );
+  mesh.use(1, "pool:a/u", 20);
+  mesh.use(2, "pool:a/u", 20);
+  mesh.use(3, "pool:b/u", 20);
+  mesh.ticks(100);
+  mesh.tables.delete(1);
+  mesh.ticks(100);
+  assert.is(mesh.grantedTo(2, "pool:a/u"), 3);
+  assert.is(mesh.grantedTo(3, "pool:b/u"), 6);
+});
+
 test("every worker has one slot before any has more, whatever pools they are for", () => {
   const pools = ["pool:a/u", "pool:b/u"];
   const mesh = new Mesh(
