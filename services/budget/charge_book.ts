@@ -5,6 +5,9 @@
 // successor has rewritten every key. A key that is new could not have been rewritten: behind its first
 // write the term is confirmed, so that a successor elected before it is noticed, and one elected after it
 // has seen the key. After a write of unknown outcome the key is read before the next one.
+// Of a worker that is gone a note stays in the place of its charges for minutes. A leader that was stopped
+// before it saved the first charges of one, and woke after all was over, made a key of which nobody
+// would ever speak again: now it finds the note there.
 
 import { BusError, type Store, type StoredValue } from "../../shared/bus/mod.ts";
 import {
@@ -25,6 +28,8 @@ export interface ChargeBookOptions {
   /** Whether our term goes on, by a write that begins after the call; see `Election.confirm()`. */
   readonly confirm: () => Promise<boolean>;
   readonly placeOf: (worker: number, incarnation: number) => Place | null;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
   /** Somebody else wrote: another leads. Nothing is written or sent any more. */
   readonly onConflict: (what: string) => void;
   /** The store could not be asked, and will be again. */
@@ -38,7 +43,7 @@ interface Entry {
   readonly key: string;
   /** null: not in the store, as far as we know. */
   revision: number | null;
-  /** None: nothing to keep, so the key goes. */
+  /** None, of a worker that is not gone: nothing to keep, so the key goes. */
   charges: Charges;
   place: Place | null;
   gone: boolean;
@@ -63,10 +68,16 @@ const none: Charges = new Map();
 const maxWaitingGrants = 64;
 /** Rewritten at once when a term begins. */
 const restoredAtOnce = 256;
+/** Longer than a bus keeps the connection of a process that was stopped, and wakes to write. */
+const noteMs = 600_000;
+/** The oldest notes go first. */
+const maxNotes = 2000;
 
 export class ChargeBook {
   readonly #options: ChargeBookOptions;
   readonly #entries = new Map<string, Entry>();
+  /** Entries that are only notes of the gone, and since when; oldest first. */
+  readonly #notes = new Map<Entry, number>();
   #writes = 0;
   #closed = false;
 
@@ -144,13 +155,13 @@ export class ChargeBook {
 
   /** Notes, for every later leader too, that a worker has ended; false when the term ended first. */
   async markGone(worker: number, incarnation: number): Promise<boolean> {
-    const entry = this.#entries.get(chargesKey(worker, incarnation));
-    // Nothing is charged; but only the leader may say so.
-    if (entry === undefined) return await this.#confirmed();
+    const known = this.#entries.get(chargesKey(worker, incarnation));
+    const entry = known ?? this.#add(worker, incarnation);
     if (!entry.gone) {
       entry.gone = true;
       entry.version += 1;
     }
+    // Only the leader may say so.
     if (entry.version === entry.savedVersion) return await this.#confirmed();
     const { version } = entry;
     const saved = new Promise<boolean>((run) => entry.waiting.push({ version, run }));
@@ -170,9 +181,22 @@ export class ChargeBook {
       }));
   }
 
-  /** Takes a worker's charges out of the store. */
+  /** Takes a worker's charges out of the store; the note that it is gone stays for a while. */
   remove(worker: number, incarnation: number): void {
-    this.post(worker, incarnation, none, null);
+    if (this.chargesOf(worker, incarnation).size > 0) this.post(worker, incarnation, none, null);
+  }
+
+  /** Drops notes that nobody can need any more; to be called now and then. */
+  dropOldNotes(): void {
+    const oldest = this.#options.clock() - noteMs;
+    for (const [entry, since] of this.#notes) {
+      if (since > oldest && this.#notes.size <= maxNotes) break;
+      this.#notes.delete(entry);
+      if (entry.charges.size > 0) continue;
+      entry.gone = false;
+      entry.version += 1;
+      this.#start(entry);
+    }
   }
 
   /** Writes and sends nothing more. */
@@ -213,7 +237,7 @@ export class ChargeBook {
   async #run(entry: Entry): Promise<void> {
     while (entry.version !== entry.savedVersion) {
       const { version } = entry;
-      const saved = entry.charges.size === 0 ? await this.#take(entry) : await this.#save(entry);
+      const saved = isKept(entry) ? await this.#save(entry) : await this.#take(entry);
       if (this.#closed) return;
       // Cannot be written: tried again with the next change, and nothing is granted before.
       if (!saved) return;
@@ -221,7 +245,13 @@ export class ChargeBook {
       for (const { run } of takeUpTo(entry.waiting, version)) run(true);
       for (const { run } of takeUpTo(entry.grants, version)) run();
     }
-    if (entry.charges.size === 0) this.#entries.delete(entry.key);
+    if (!isKept(entry)) this.#entries.delete(entry.key);
+    this.#noteIfGone(entry);
+  }
+
+  #noteIfGone(entry: Entry): void {
+    if (!entry.gone || entry.charges.size > 0 || this.#notes.has(entry)) return;
+    this.#notes.set(entry, this.#options.clock());
   }
 
   /** Returns when it is saved (true), the book closed, or the value is one that no store takes. */
@@ -230,6 +260,9 @@ export class ChargeBook {
     while (!this.#closed) {
       const write = ++this.#writes;
       const revision = await this.#write(entry, this.#encode(entry, write));
+      if (this.#closed && isNew && typeof revision === "number") {
+        await this.#takeBack(entry.key, revision);
+      }
       if (this.#closed || revision === "impossible") return false;
       if (typeof revision === "number") {
         entry.revision = revision;
@@ -238,11 +271,13 @@ export class ChargeBook {
       if (await this.#look(entry, write)) break;
     }
     if (!isNew || this.#closed || await this.#confirmed()) return true;
-    if (entry.revision !== null) {
-      // Ours no more: the leader now does not know of this key and would never free it.
-      await this.#options.store.remove(entry.key, entry.revision).catch(() => {});
-    }
+    if (entry.revision !== null) await this.#takeBack(entry.key, entry.revision);
     return false;
+  }
+
+  /** Nothing was granted by this key yet, and the leader now may not know of it, so would never free it. */
+  async #takeBack(key: string, revision: number): Promise<void> {
+    await this.#options.store.remove(key, revision).catch(() => {});
   }
 
   async #take(entry: Entry): Promise<boolean> {
@@ -325,6 +360,7 @@ export class ChargeBook {
       if (this.#closed) break;
       if (typeof revision === "number") {
         entry.revision = revision;
+        this.#noteIfGone(entry);
         return saved;
       }
       // A write of the leader before came in between, or ours did and the answer was lost.
@@ -374,6 +410,10 @@ export class ChargeBook {
     this.#options.onConflict(what);
     this.close();
   }
+}
+
+function isKept({ charges, gone }: Entry): boolean {
+  return charges.size > 0 || gone;
 }
 
 /** Takes out what waits for this version or one before. */

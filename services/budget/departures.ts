@@ -44,6 +44,8 @@ export class Departures {
   /** Being noted in the store. */
   readonly #noting = new Set<string>();
   readonly #reportServer = onceEvery(reportMs);
+  /** When the log named a host that several machines call themselves. */
+  readonly #namesakesAt = new Map<string, number>();
   #config: Config;
   #auth: BudgetAuth | null = null;
   #lookAt = -Infinity;
@@ -92,9 +94,10 @@ export class Departures {
   }
 
   /** Looks for workers whose end shows by other signs, and frees what may be freed. */
-  tick(now: number, silentMs: number): void {
+  tick(now: number): void {
     const { sightings, ledger } = this.#options;
-    for (const worker of sightings.ofEarlierBoots(now, silentMs)) {
+    this.#reportNamesakes(now);
+    for (const worker of sightings.ofEarlierBoots(now)) {
       this.#noteSoon(worker, "its host was started again");
     }
     if (sightings.left.size > 0) {
@@ -109,6 +112,22 @@ export class Departures {
       if (slots === 0 || (this.#auth === null && now - since >= graceMs)) this.#release(departure);
     }
     void this.#look(now);
+  }
+
+  #reportNamesakes(now: number): void {
+    for (const { host, boots } of this.#options.sightings.namesakes(now)) {
+      if (now < (this.#namesakesAt.get(host) ?? -Infinity) + reportMs) continue;
+      this.#namesakesAt.set(host, now);
+      this.#log.error(
+        `tell the starts of host "${host}" apart: ${boots.length} machines with that name are heard at ` +
+          "the same time, so that none of its workers is taken for gone when the host is started again; " +
+          "wanted a name of its own for every host of a mesh",
+        { boots: boots.join(",") },
+      );
+    }
+    for (const [host, at] of this.#namesakesAt) {
+      if (now - at > 2 * reportMs) this.#namesakesAt.delete(host);
+    }
   }
 
   #noteSoon({ worker, incarnation }: WorkerName, why: string): void {
@@ -140,10 +159,12 @@ export class Departures {
     const suspects = this.#suspects(now);
     if (suspects.length === 0) return;
     this.#looking = true;
+    const beganAt = clock();
     const others = [...ledger.workers()].filter(({ state }) => state === "live");
     const findings = await inspect(suspects, others, {
       config: this.#config,
       auth,
+      leaseMs: ledger.leaseMs,
       sightings,
       clock,
       report: (error) =>
@@ -158,7 +179,7 @@ export class Departures {
     this.#looking = false;
     this.#lookAt = clock() + lookMs;
     if (this.#closed) return;
-    for (const finding of findings) this.#onFinding(finding);
+    for (const finding of findings) this.#onFinding(finding, beganAt);
   }
 
   /** Who ended, and whose lease has run out without a word. */
@@ -179,12 +200,13 @@ export class Departures {
     return suspects;
   }
 
-  #onFinding({ worker, incarnation, shown, named, unnamed, unknown }: Finding): void {
-    const { ledger, clock } = this.#options;
-    const now = clock();
+  /** `beganAt`: PostgreSQL was asked after this, maybe just after, and what was opened since is not shown. */
+  #onFinding({ worker, incarnation, shown, named, unnamed, unknown }: Finding, beganAt: number) {
     const departure = this.#departing.get(nameOf(worker, incarnation));
-    if (departure === undefined) return ledger.backends(worker, incarnation, shown, now);
-    const waits = unnamed > 0 && now - departure.since < unnamedGraceMs;
+    if (departure === undefined) {
+      return this.#options.ledger.backends(worker, incarnation, shown, beganAt);
+    }
+    const waits = unnamed > 0 && beganAt - departure.since < unnamedGraceMs;
     if (!unknown && named === 0 && !waits) this.#release(departure);
   }
 }

@@ -29,6 +29,8 @@ export interface Finding extends WorkerName {
 export interface InspectionOptions {
   readonly config: Config;
   readonly auth: BudgetAuth;
+  /** The longest that workers may go by: a shorter one in the file counts from the next start on. */
+  readonly leaseMs: number;
   readonly sightings: Sightings;
   readonly clock: () => number;
   /** A server gave no answer. */
@@ -41,7 +43,7 @@ export async function inspect(
   others: readonly WorkerName[],
   options: InspectionOptions,
 ): Promise<Finding[]> {
-  const { config, auth, sightings, clock, report } = options;
+  const { config, auth, leaseMs, sightings, clock, report } = options;
   const databases = new Set<string>();
   for (const { charges } of suspects) {
     for (const leaf of charges.keys()) {
@@ -49,16 +51,18 @@ export async function inspect(
       if (parsed?.kind === "pool") databases.add(parsed.database);
     }
   }
+  const beganAt = clock();
   const answers = await lookAtBackends(config, auth, databases, report);
-  const now = clock();
+  const endedAt = clock();
   const view = new BackendView(config, answers, namedBackends(suspects, others, options));
   return suspects.map(({ worker, incarnation, charges, heardAt }) => {
     const counts = view.count({
       leaves: charges.keys(),
       pids: sightings.pidsOf(worker, incarnation),
-      namedAgoMs: now - sightings.namedAt(worker, incarnation),
-      heardAgoMs: now - heardAt,
-    }, config.settings.budgetLeaseMs);
+      // Ages are of some moment between: whichever end counts more backends.
+      namedAgoMs: endedAt - sightings.namedAt(worker, incarnation),
+      heardAgoMs: beganAt - heardAt,
+    }, leaseMs);
     const shown = new Map<string, number>();
     const total = { named: 0, unnamed: 0, unknown: false };
     for (const [leaf, { charge }] of charges) {

@@ -81,6 +81,7 @@ export class Term {
       name: options.name,
       confirm: options.confirm,
       placeOf: (worker, incarnation) => sightings.placeOf(worker, incarnation),
+      clock: options.clock,
       onConflict: (what) => {
         logger.warning(`${what}: somebody else wrote it, so another coordinator leads`);
         options.onConflict();
@@ -106,7 +107,13 @@ export class Term {
     const ledger = new Ledger({ epoch, rules, leaseMs: this.#leaseMs, silentMs, now });
     const parts = { ledger, book: this.#book, sightings, clock, logger };
     const departures = new Departures(parts, this.#config);
+    let charged = 0;
     for (const { worker, incarnation, charges, place, gone } of saved) {
+      if (gone && charges.size === 0) {
+        ledger.gone(worker, incarnation);
+        continue;
+      }
+      charged += 1;
       if (place !== null && sightings.placeOf(worker, incarnation) === null) {
         sightings.setPlace(worker, incarnation, place, now);
       }
@@ -123,7 +130,7 @@ export class Term {
     }
     const office = { ledger, departures };
     this.#office = office;
-    logger.info("budget coordinator leads", { epoch, workers: saved.length });
+    logger.info("budget coordinator leads", { epoch, workers: charged });
     this.#unsubscribe.push(
       bus.subscribe(bus.subjects.allBudgetReports, (report) => this.#onReport(office, report)),
       bus.subscribe(bus.subjects.budgetGone, async ({ worker, incarnation }) => {
@@ -178,9 +185,12 @@ export class Term {
   #onReport(office: Office, report: Report): void {
     // What a process said before it ended may arrive after its end was noted.
     if (this.#closed || office.departures.has(report)) return;
-    this.#options.promised(report.epoch);
+    const { promised, sightings, clock } = this.#options;
+    promised(report.epoch);
     if (this.#closed) return;
-    office.ledger.report(report, this.#options.clock());
+    const now = clock();
+    sightings.onReport(report, now);
+    office.ledger.report(report, now);
     this.#soon ??= setTimeout(() => {
       this.#soon = null;
       this.#decide(office);
@@ -189,12 +199,13 @@ export class Term {
 
   #everySecond({ ledger, departures }: Office): void {
     this.announce();
+    this.#book.dropOldNotes();
     const now = this.#options.clock();
     this.#watch.look(ledger.workers(), now, (worker) => departures.has(worker));
   }
 
   #tick(office: Office): void {
-    office.departures.tick(this.#options.clock(), silentMs);
+    office.departures.tick(this.#options.clock());
     this.#decide(office);
   }
 

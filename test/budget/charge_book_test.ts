@@ -13,7 +13,12 @@ function chargesOf(charge: number, floor = 1) {
   return new Map([["pool:shop/app", { charge, floor }]]);
 }
 
-function openBook(store: TestStore, epoch: number, isLeading: () => boolean = () => true) {
+function openBook(
+  store: TestStore,
+  epoch: number,
+  isLeading: () => boolean = () => true,
+  clock: () => number = () => 0,
+) {
   const conflicts: string[] = [];
   const troubles: string[] = [];
   const confirms: number[] = [];
@@ -27,6 +32,7 @@ function openBook(store: TestStore, epoch: number, isLeading: () => boolean = ()
       return Promise.resolve(isLeading());
     },
     placeOf: () => ({ host: "a", boot: "b" }),
+    clock,
     onConflict: (what) => conflicts.push(what),
     onTrouble: (error) => troubles.push(error.message),
     pause: () => new Promise((resolve) => setTimeout(resolve, 1)),
@@ -39,6 +45,12 @@ function savedCharge(store: TestStore, worker = 7): number | null {
   const stored = store.values.get(key);
   if (stored === undefined) return null;
   return decodeCharges(key, stored.value)!.saved.charges.get("pool:shop/app")?.charge ?? 0;
+}
+
+function savedGone(store: TestStore, worker = 7): boolean | null {
+  const key = chargesKey(worker, 1);
+  const stored = store.values.get(key);
+  return stored === undefined ? null : decodeCharges(key, stored.value)!.saved.gone;
 }
 
 tests(
@@ -214,18 +226,78 @@ tests("restore() asks until there is an answer", async () => {
   assert.equal(saved, []);
 });
 
-tests("markGone() is told to the next leader; remove() leaves nothing", async () => {
+tests(
+  "markGone() is told to the next leader; remove() leaves the note of it for a while",
+  async () => {
+    const store = new TestStore();
+    const first = openBook(store, 1);
+    first.book.post(7, 1, chargesOf(3), () => {});
+    assert.is(await first.book.markGone(7, 1), true);
+    let now = 0;
+    const second = openBook(store, 2, () => true, () => now);
+    const { saved } = await second.book.restore();
+    assert.equal(saved.map(({ worker, gone }) => [worker, gone]), [[7, true]]);
+    assert.is(await second.book.markGone(7, 1), true);
+    second.book.remove(7, 1);
+    await until("no charge", () => savedCharge(store) === 0);
+    assert.equal([savedGone(store), second.book.all()], [true, []]);
+    second.book.remove(7, 1);
+    now = 599_000;
+    second.book.dropOldNotes();
+    assert.is(savedGone(store), true);
+    now = 601_000;
+    second.book.dropOldNotes();
+    await until("the key to be gone", () => store.values.size === 0);
+    await until("the entry to be gone", () => !second.book.has(7, 1));
+  },
+);
+
+// A leader was stopped before it saved the first charges of a worker, which died. The next leader had nothing of
+// that worker and noted nothing; the old one woke, saved, and ended: nobody ever freed what the key charged.
+tests("markGone() keeps a late first save of an earlier leader out", async () => {
   const store = new TestStore();
-  const first = openBook(store, 1);
-  first.book.post(7, 1, chargesOf(3), () => {});
-  assert.is(await first.book.markGone(7, 1), true);
+  let isFirst = true;
+  const first = openBook(store, 1, () => isFirst);
+  let wake = () => {};
+  store.fate = () => new Promise((resolve) => wake = () => resolve("done"));
+  let sent = 0;
+  first.book.post(7, 1, chargesOf(3), () => sent++);
+  store.fate = () => "done";
+  isFirst = false;
   const second = openBook(store, 2);
-  const { saved } = await second.book.restore();
-  assert.equal(saved.map(({ worker, gone }) => [worker, gone]), [[7, true]]);
+  await second.book.restore();
   assert.is(await second.book.markGone(7, 1), true);
   second.book.remove(7, 1);
-  await until("the key to be gone", () => store.values.size === 0);
-  assert.is(second.book.has(7, 1), false);
+  wake();
+  await until("the conflict", () => first.conflicts.length === 1);
+  assert.equal([sent, savedCharge(store), savedGone(store)], [0, 0, true]);
+  const { saved } = await openBook(store, 3).book.restore();
+  assert.equal(saved.map(({ worker, gone, charges }) => [worker, gone, charges.size]), [
+    [7, true, 0],
+  ]);
+});
+
+tests("close() takes a new key back whose save was under way", async () => {
+  const store = new TestStore();
+  const { book } = openBook(store, 1);
+  let wake = () => {};
+  store.fate = () => new Promise((resolve) => wake = () => resolve("done"));
+  book.post(7, 1, chargesOf(3), () => {});
+  store.fate = () => "done";
+  book.close();
+  wake();
+  await until("the removal", () => store.log.includes("remove charges.7.1"));
+  await until("nothing to be left", () => store.values.size === 0);
+});
+
+tests("dropOldNotes() bounds their number: the oldest go first", async () => {
+  const store = new TestStore();
+  const { book } = openBook(store, 1);
+  const workers = Array.from({ length: 2003 }, (_, at) => at);
+  await Promise.all(workers.map((worker) => book.markGone(worker, 1)));
+  book.dropOldNotes();
+  await until("three to be gone", () => store.values.size === 2000);
+  assert.equal([savedGone(store, 2), savedGone(store, 3)], [null, true]);
 });
 
 tests(

@@ -61,32 +61,80 @@ tests("ofEarlierBoots() names the silent workers of a host that is heard with an
   sightings.onPresence(presence(1, "a", "first"), 0);
   sightings.onPresence(presence(2, "a", "first"), 1000);
   sightings.onPresence(presence(3, "b", "other"), 1000);
-  assert.equal(sightings.ofEarlierBoots(2000, 3000), []);
-  sightings.onPresence(presence(4, "a", "second"), 10_000);
-  assert.equal(named(sightings.ofEarlierBoots(10_000, 3000)), [1, 2]);
+  assert.equal(sightings.ofEarlierBoots(2000), []);
+  for (const now of [4000, 30_000, 60_999]) {
+    sightings.onPresence(presence(4, "a", "second"), now);
+    assert.equal(sightings.ofEarlierBoots(now), [], `${now}: it may be about to speak`);
+  }
+  sightings.onPresence(presence(4, "a", "second"), 61_000);
+  assert.equal(named(sightings.ofEarlierBoots(61_000)), [1, 2]);
+  // A host that is heard no more proves nothing.
+  assert.equal(sightings.ofEarlierBoots(65_000), []);
+  sightings.onPresence(presence(4, "a", "second"), 65_000);
   sightings.forget(1, 1);
   sightings.forget(2, 1);
-  assert.equal(sightings.ofEarlierBoots(10_000, 3000), []);
+  assert.equal(sightings.ofEarlierBoots(65_000), []);
+  assert.equal(sightings.namesakes(65_000), []);
 });
 
-tests("ofEarlierBoots() takes nobody for gone while two hosts of one name are heard", () => {
+// Two machines had one name; the workers of the one that fell silent for three seconds lost their slots.
+tests("ofEarlierBoots() takes nobody for gone where two machines have one name", () => {
   const sightings = new Sightings();
   for (let now = 0; now < 10_000; now += 1000) {
     sightings.onPresence(presence(1, "a", "one"), now);
     sightings.onPresence(presence(2, "a", "two"), now + 500);
-    assert.equal(sightings.ofEarlierBoots(now + 500, 3000), []);
+    assert.equal(sightings.ofEarlierBoots(now + 500), []);
   }
-  // Both fall silent: nobody was started again.
-  assert.equal(sightings.ofEarlierBoots(60_000, 3000), []);
+  assert.equal(sightings.namesakes(10_000), [{ host: "a", boots: ["one", "two"] }]);
+  for (let now = 10_000; now < 200_000; now += 1000) {
+    sightings.onPresence(presence(2, "a", "two"), now);
+    assert.equal(sightings.ofEarlierBoots(now), [], `${now}`);
+  }
+  assert.equal(sightings.namesakes(200_000), [], "only one is heard");
+  // Nor when one of the two is started again, whichever it was, and its workers have new ids.
+  sightings.forget(2, 1);
+  for (let now = 200_000; now < 300_000; now += 1000) {
+    sightings.onPresence(presence(3, "a", "three"), now);
+    assert.equal(sightings.ofEarlierBoots(now), [], `${now}`);
+  }
+});
+
+tests("ofEarlierBoots() goes by reports and named backends as well", () => {
+  const sightings = new Sightings();
+  sightings.onPresence(presence(1, "a", "one"), 0);
+  sightings.onPresence(presence(2, "a", "two"), 1000);
+  sightings.onReport({ worker: 1, incarnation: 1 }, 2000);
+  assert.equal(sightings.namesakes(2000).length, 1);
+  const restarted = new Sightings();
+  restarted.onPresence(presence(1, "a", "one"), 0);
+  restarted.onBackends({ worker: 1, incarnation: 1, leaves: [] }, 20_000);
+  restarted.onReport({ worker: 9, incarnation: 1 }, 20_000);
+  restarted.onPresence(presence(2, "a", "two"), 79_000);
+  assert.equal(restarted.ofEarlierBoots(79_000), []);
+  restarted.onPresence(presence(2, "a", "two"), 80_000);
+  assert.equal(named(restarted.ofEarlierBoots(80_000)), [1]);
 });
 
 tests("ofEarlierBoots() knows the places that were saved", () => {
   const sightings = new Sightings();
   sightings.setPlace(1, 1, { host: "a", boot: "first" }, 0);
-  sightings.onPresence(presence(2, "a", "second"), 100);
-  assert.equal(sightings.ofEarlierBoots(100, 3000), [], "it may be about to speak");
-  sightings.onPresence(presence(2, "a", "second"), 3100);
-  assert.equal(named(sightings.ofEarlierBoots(3100, 3000)), [1]);
+  for (const now of [100, 9999]) {
+    sightings.onPresence(presence(2, "a", "second"), now);
+    assert.equal(sightings.ofEarlierBoots(now), [], "it may be about to speak");
+  }
+  sightings.onPresence(presence(2, "a", "second"), 10_000);
+  assert.equal(named(sightings.ofEarlierBoots(10_000)), [1]);
+});
+
+tests("a worker that does not say its boot is of none", () => {
+  const sightings = new Sightings();
+  sightings.onPresence(presence(1, "a", ""), 0);
+  sightings.onPresence(presence(2, "a", "x"), 0);
+  sightings.onPresence(presence(1, "a", ""), 1000);
+  assert.equal(sightings.namesakes(1000), []);
+  sightings.onPresence(presence(2, "a", "x"), 100_000);
+  assert.equal(sightings.ofEarlierBoots(100_000), []);
+  assert.is(sightings.placeOf(1, 1), null);
 });
 
 tests("left names the incarnations that said good-bye, until they are forgotten", () => {
@@ -104,6 +152,8 @@ tests("prune() drops what was not seen for an hour and is not charged", () => {
   sightings.onBackends({ worker: 3, incarnation: 1, leaves: [] }, 3_000_000);
   sightings.prune(3_600_000, (worker) => worker === 2);
   assert.equal([1, 2, 3].map((id) => sightings.placeOf(id, 1)?.host ?? null), [null, "a", "a"]);
+  sightings.prune(7_200_000, () => false);
+  assert.equal([1, 2, 3].map((id) => sightings.placeOf(id, 1)), [null, null, null]);
 });
 
 tests("parseBudgetSeat() reads what a supervisor gives", () => {
