@@ -24,6 +24,8 @@ const wanted: Readonly<Record<string, string>> = {
     "current_client_connections i, paused i, disabled i",
   dns_hosts: "hostname s, ttl q, addrs s",
   dns_zones: "zonename s, serial q, count i",
+  leases:
+    "kind s, database s, user s, held i, wanted i, granted i, floor i, allowed i, contact_ms q",
   lists: "list s, items i",
   mem: "name s, size i, used i, free i, memtotal i",
   peer_pools: "peer_id i, cl_active_cancel_req i, cl_waiting_cancel_req i, sv_active_cancel i, " +

@@ -1,5 +1,11 @@
 // Rows of SHOW from a fake plane: states, addresses, times, limits, and what must not be in them.
 
+import {
+  clientsDbLeaf,
+  clientsLeaf,
+  clientsUserLeaf,
+  poolLeaf,
+} from "../../../shared/ledger/mod.ts";
 import { showTable } from "../../../services/pooler/plane/console/commands.ts";
 import type { PlaneView } from "../../../services/pooler/plane/console/view.ts";
 import { assert, suite } from "../../support/harness.ts";
@@ -255,7 +261,7 @@ tests("SHOW POOLS counts clients and servers by state", () => {
       pool_mode: "transaction",
       ...tail,
     },
-    { database: "local", user: "u", ...zero, sv_idle: 1, pool_mode: "transaction", ...tail },
+    { database: "local", user: "forced", ...zero, sv_idle: 1, pool_mode: "transaction", ...tail },
     {
       database: "pgbouncer",
       user: "pgbouncer",
@@ -366,6 +372,30 @@ tests("SHOW DNS_HOSTS shows addresses and how long they hold", () => {
     ["b.example", 0, "10.0.0.6"],
   ]);
   assert.equal(rowsOf(plane, "dns_zones"), []);
+});
+
+tests("SHOW LEASES shows what this worker holds of each limit", () => {
+  const plane = fakePlane();
+  const lease = { held: 2, wanted: 5, granted: 3, floor: 1, limit: 3 };
+  plane.budget = {
+    silentMs: 250.4,
+    leases: [
+      { leaf: poolLeaf("shop", "a/b"), ...lease },
+      { leaf: clientsLeaf, ...lease },
+      { leaf: clientsDbLeaf("shop"), ...lease },
+      { leaf: clientsUserLeaf("u"), ...lease },
+    ],
+  };
+  const numbers = Object.values(lease);
+  const wanted = [
+    ["pool", "shop", "a/b", ...numbers, 250],
+    ["clients", null, null, ...numbers, 250],
+    ["clients/db", "shop", null, ...numbers, 250],
+    ["clients/user", null, "u", ...numbers, 250],
+  ];
+  assert.equal(rowsOf(plane, "leases").map((row) => Object.values(row)), wanted);
+  plane.budget = { ...plane.budget, silentMs: Infinity };
+  assert.equal(pick(rowsOf(plane, "leases"), "contact_ms"), wanted.map(() => [null]));
 });
 
 tests("SHOW WORKER, VERSION and STATE tell of the worker", () => {
