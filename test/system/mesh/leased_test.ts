@@ -3,6 +3,7 @@
 // What is watched: PostgreSQL never has a ninth backend, and has eight again soon after each fault.
 // limit: 240 s
 
+import { openStore } from "../../../shared/bus/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needsHosts } from "../../support/hosts.ts";
 import { needs } from "../../support/needs.ts";
@@ -45,6 +46,7 @@ await postgres.query(`CREATE ROLE app LOGIN CONNECTION LIMIT ${CAP}`);
 await postgres.query("CREATE ROLE counter LOGIN IN ROLE pg_monitor");
 const watch = await BackendWatch.start(postgres, "app");
 const bus = await mesh.bus();
+const store = await openStore(bus);
 const loads = [north, south].map((host) => new Load(host, { user: "app", database: "postgres" }));
 const [northLoad, southLoad] = loads as [Load, Load];
 
@@ -55,12 +57,28 @@ const forgetLeader = bus.subscribe(bus.subjects.budgetLeader, (message) => {
 
 const allInUse = (look: Look) => look.total === CAP && look.active === CAP;
 
+/** Whether a majority of the nats-servers takes what is written. */
+async function storeWrites(): Promise<boolean> {
+  const value = new Uint8Array(1);
+  try {
+    const last = await store.get("probe");
+    const revision = last === null
+      ? await store.create("probe", value)
+      : await store.update("probe", value, last.revision);
+    return revision !== null;
+  } catch {
+    return false;
+  }
+}
+
 /** Both have a part: what is fair is the same for each worker with clients, and a host may have one such only. */
 const shared = (look: Look) =>
   [north, south].every((host) => (look.from.get(host.host.address) ?? 0) >= CAP / 4);
 
 /** What must be so after each fault: all in use, by both hosts, and never too many. */
 async function recovered(): Promise<void> {
+  // How long the nats-servers take to find together again is theirs: JetStream's elections last up to 20 s.
+  await until("JetStream to write", storeWrites, 60_000, 50);
   const deadline = performance.now() + RECOVERY_MS;
   const left = () => Math.max(0, deadline - performance.now());
   await watch.until(`${CAP} in use`, allInUse, left());
@@ -212,11 +230,11 @@ fault(
 
 fault("the leading nats-server dies and comes back", async () => {
   const before = marks(northLoad, southLoad);
-  const leading = await mesh.natsReady();
+  const leading = await mesh.natsLeader();
   await leading.kill();
   await Promise.all(loads.map((load) => load.progress(20)));
   await leading.start();
-  await mesh.natsReady();
+  await mesh.natsLeader();
   await recovered();
   noErrors(before);
 });
