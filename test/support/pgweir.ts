@@ -4,7 +4,7 @@
 
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { runtimeCommand, type RuntimeName } from "../../shared/sys/mod.ts";
+import { runtimeCommand, type RuntimeName, runtimeName } from "../../shared/sys/mod.ts";
 import { atExit } from "./at_exit.ts";
 import { until } from "./harness.ts";
 import { type Ini, iniText, userlistText, withDefaults } from "./ini.ts";
@@ -87,7 +87,12 @@ export async function startPgweir(options: PgweirOptions): Promise<Pgweir> {
     writeFileSync(iniFile, options.ini);
   } else {
     const own: Record<string, string | number> = supervised
-      ? { workers: options.workers!, console_listen: `127.0.0.1:${await freePort()}` }
+      ? {
+        workers: options.workers!,
+        // The supervisor's own choice for its services is not the runtime it runs on itself.
+        runtime: options.runtime ?? runtimeName,
+        console_listen: `127.0.0.1:${await freePort()}`,
+      }
       : {};
     const defaults: Ini = { databases: {}, pgbouncer: defaultSettings(port, dir), pgweir: own };
     writeFileSync(iniFile, iniText(withDefaults(options.ini, defaults)));

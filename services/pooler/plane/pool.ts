@@ -30,8 +30,8 @@ const firstRetryMs = 50;
 const greetingsMax = 100;
 /** Where the key begins, from a greeting's end: 8 bytes of key, 6 of ReadyForQuery. */
 const keyFromEnd = 8 + 6;
-/** What the pool wanted in the last so many sweeps: a lull of half a second gives no slot away. */
-const demandsKept = 5;
+/** What the pool wanted in the last so many sweeps: a lull of a quarter of a second gives no slot away. */
+const demandsKept = 3;
 
 export class Pool implements LeaseOwner {
   readonly plane: Plane;
