@@ -124,6 +124,11 @@ export class Cell extends Taker implements Portion {
     return this.pending !== pending && this.wanted > this.target;
   }
 
+  /** It is given more than was sent. */
+  get rises(): boolean {
+    return this.target > this.#sent.granted;
+  }
+
   /** Nothing is held, wanted, granted or on its way. */
   get blank(): boolean {
     return this.held === 0 && this.wanted === 0 && this.target === 0 && this.charge === 0 &&

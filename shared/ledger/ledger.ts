@@ -247,9 +247,11 @@ export class Ledger {
       this.#divideOne(component, now);
       changed.delete(component);
     }
-    for (const charged of this.#books.due) charged.waits = false;
+    for (const charged of this.#books.due) charged.waitsFor = null;
     for (const { touched } of changed) {
-      for (const { owner } of touched) owner.waits = true;
+      for (const { leaf, owner } of touched) {
+        if (owner.waitsFor !== "clients") owner.waitsFor = leaf.sticky ? "clients" : "servers";
+      }
     }
   }
 

@@ -35,8 +35,11 @@ export class WorkerCharges {
   /** it reported in this epoch: it ignores the grants of earlier ones from then on */
   heard = false;
   live = false;
-  /** a component that its last reports touched was not decided about yet */
-  waits = false;
+  /**
+   * What its last reports touched and is not decided yet. clients: of a sticky leaf, an answer without more of
+   * which turns clients away. servers: of others, for which an answer is put off to save messages only.
+   */
+  waitsFor: "clients" | "servers" | null = null;
   savedAt = -Infinity;
 
   readonly #books: Books;
@@ -158,7 +161,9 @@ export class WorkerCharges {
 
   /** What it is to be told now; false: not before what it asked for is decided. */
   tell(now: number, decisions: Decision[]): boolean {
-    if (this.waits && this.#answerDue) {
+    const mayWait = this.waitsFor === "clients" ||
+      (this.waitsFor === "servers" && !this.#hasFreeSlots());
+    if (mayWait && this.#answerDue) {
       this.#waitsSince = Math.min(this.#waitsSince, now);
       if (now - this.#waitsSince < WAIT_MS) return false;
     }
@@ -178,6 +183,13 @@ export class WorkerCharges {
     this.#news.clear();
     this.#refused.clear();
     return true;
+  }
+
+  /** It gets slots of a pool that nobody contends for: they do not wait for the division of another. */
+  #hasFreeSlots(): boolean {
+    if (!this.heard) return false;
+    for (const cell of this.#news) if (cell.rises && !cell.leaf.component.lacking) return true;
+    return false;
   }
 
   /** News, and what may have been lost: granted before the last report, which does not acknowledge it. */

@@ -222,4 +222,24 @@ test("decide() puts off what is too much at once, and answers whoever waits for 
   for (const { charged, cap } of ledger.accounts()) assert.is(charged, cap);
 });
 
+// A pool with free slots had to wait until another one was divided that hundreds of workers contended for.
+test("decide() does not put off a pool that has slots for one that cannot be divided yet", () => {
+  const contended = Object.fromEntries(
+    Array.from({ length: 150 }, (_, n) => [`pool:d${n}/u`, { wanted: 2 }]),
+  );
+  const rows = [["pool:free/u", {}, 600], ["pool:free/u", { clients: { wanted: 1 } }, 0]] as const;
+  for (const [free, more, given] of rows) {
+    const ledger = ledgerOf((leaf) => ({
+      accounts: [{ name: leaf, cap: leaf === free ? 5000 : 5 }],
+      sticky: leaf === "clients",
+    }));
+    const leaves = { [free]: { wanted: 1 }, ...contended, ...more };
+    for (let worker = 0; worker < 600; worker++) ledger.report(reportOf(worker, 1, leaves), 0);
+    const decisions = ledger.decide(0);
+    const raised = decisions.filter(({ grant }) => grant.leaves.some(({ leaf }) => leaf === free));
+    // Clients that wait for a place are turned away by an answer without one: that is decided first.
+    assert.is(raised.length, given);
+  }
+});
+
 test.run();
