@@ -8,7 +8,7 @@ import { f } from "../../support/notation.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { patienceMs, pause, startHost } from "./support.ts";
 
-const slowMs = 1_000;
+const slowMs = 600;
 
 const tests = suite("servers that close slowly");
 

@@ -22,7 +22,7 @@ import {
 const limit = 8;
 const workers = 4;
 /** Longer than a leader's term, and than the lease below. */
-const frozenMs = 5_000;
+const frozenMs = 4_500;
 
 export async function runExactness(name: string, nats: NatsServer | null): Promise<void> {
   const postgres = await startLimitedPostgres({ app: limit });
@@ -55,7 +55,7 @@ export async function runExactness(name: string, nats: NatsServer | null): Promi
 
   /** The epochs led so far by the coordinators of the host, or by the one beside it. */
   const epochsOf = (log: string) =>
-    [...log.matchAll(/budget coordinator leads epoch=(\d+)/g)].map((m) => Number(m[1]));
+    [...log.matchAll(/LOG budget coordinator leads epoch=(\d+)/g)].map((m) => Number(m[1]));
   const latest = (log: string) => Math.max(0, ...epochsOf(log));
   const beside = () => second?.output() ?? "";
 
