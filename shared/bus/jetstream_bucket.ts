@@ -1,5 +1,7 @@
 // The bucket on JetStream that the mesh's store is kept in: found, made by the first who needs it, and made
-// again by the first who finds it gone. Not its content; see jetstream_store.ts.
+// again by the first who finds it gone. Not its content; see jetstream_store.ts. It also finds out that
+// messages are lost which the bucket had confirmed: nats-server 2.9 can lose the newest of a stream when
+// members of its cluster are killed.
 // Invariants: each bucket that is made has a life of its own, whose name is a part of all its subjects, so
 // that who knows only the one before can neither write into it nor take its keys for those of the other;
 // revisions of a later life are higher. A server that is no member of a cluster never gets more than one
@@ -33,6 +35,10 @@ export interface Life {
   readonly base: number;
   /** The highest number of a message that was written or read here. */
   seen: number;
+  /** How often its newest writes were found lost. */
+  losses: number;
+  /** Since when, and until when, it looks as if less were there than was seen. */
+  doubted: { readonly since: number; until: number } | null;
 }
 
 export const requestTimeoutMs = 2000;
@@ -42,6 +48,13 @@ const wantedReplicas = 3;
 const believeMs = 1000;
 /** So long a cluster is waited for that has too few servers to make the bucket again. */
 const patienceMs = 5000;
+/** A leader of the stream that heard so lately from most of its replicas is still the leader. */
+const heardMs = 3000;
+/** So long such a leader is not believed that tells less than was seen. */
+const lossMs = 10_000;
+/** Two looks that are further apart say nothing of the time between. */
+const lookMs = 5000;
+const nsPerMs = 1_000_000;
 /** A server that is no member of a cluster, and a cluster with too few that are up. */
 const tooFewServers: readonly number[] = [10074, 10005];
 const nameInUse = 10058;
@@ -105,6 +118,48 @@ export class Bucket {
     return config.subjects.includes(`${root}>`);
   }
 
+  /** Takes note of a message that was read; `losses`: those known when it was asked for. */
+  onRead(life: Life, seq: number, losses: number): void {
+    // Else it may be one of those that are lost.
+    if (life.losses === losses) life.seen = Math.max(life.seen, seq);
+  }
+
+  /** Takes note of a message that was written; `before`: what was known when it was sent. */
+  onWritten(life: Life, seq: number, before: Pick<Life, "seen" | "losses">): void {
+    // Most replicas have it, by a number that another had: that one is lost, and all that came after it.
+    if (seq <= before.seen && life.losses === before.losses) this.#rewind(life, seq - 1);
+    life.seen = Math.max(life.seen, seq);
+  }
+
+  /**
+   * Whether to go by an answer that tells less than was seen here. One that was the leader of the stream and
+   * does not know yet that it is none gives such answers for a while; servers that have lost what they
+   * had confirmed, for ever.
+   */
+  believes(life: Life, { state, cluster }: StreamInfo): boolean {
+    const now = performance.now();
+    const { leader, replicas = [] } = cluster ?? {};
+    const heard = replicas.filter(({ active }) => active < heardMs * nsPerMs).length;
+    const leads = cluster === undefined || (leader !== undefined && heard * 2 >= replicas.length);
+    if (!leads) life.doubted = null;
+    else if (life.doubted === null || now - life.doubted.until > lookMs) {
+      life.doubted = { since: now, until: now };
+    } else life.doubted.until = now;
+    if (life.doubted === null || now - life.doubted.since < lossMs) return false;
+    this.#rewind(life, state.last_seq);
+    return true;
+  }
+
+  #rewind(life: Life, seq: number): void {
+    logOf(this.#bus).warning(
+      "the store of the mesh has lost what it had confirmed: it goes on with what is left",
+      { bucket: this.#bus.subjects.bucket, messages: Math.max(0, life.seen - seq) },
+    );
+    life.seen = Math.min(life.seen, seq);
+    life.losses += 1;
+    life.doubted = null;
+  }
+
   async #makeAgain(): Promise<Life> {
     this.#goneSince ??= performance.now();
     const mayBeFewer = performance.now() - this.#goneSince > patienceMs;
@@ -129,6 +184,8 @@ export class Bucket {
       root: subject.slice(0, -1),
       base: (Number(ms) - firstMs) * revisionsPerMs,
       seen: 0,
+      losses: 0,
+      doubted: null,
     };
     this.#life = life;
     if (known !== null) {

@@ -4,6 +4,8 @@
 // operation makes it again and goes on as if all keys had been removed: that is exact for each key, since
 // no revision of before is ever current again. What had been kept is gone all the same: who relies on what
 // others wrote before must know from elsewhere, or wait until they have written again.
+// When a bucket only lost its newest messages, what is left counts: each key is as it once was, and numbers
+// of revisions are given again. Who finds a revision of a key below one it knew has seen such a loss.
 // Invariants: a write is done only if the server says so; a removed key leaves nothing behind, so that keys
 // of workers long gone do not pile up; nothing is repeated that may have been done.
 
@@ -145,10 +147,7 @@ class JetStreamStore implements Store {
     return answer;
   }
 
-  /**
-   * Null: ask again. A server that was the leader, and does not know yet that it is none, tells less
-   * than was written; what we have seen ourselves shows it.
-   */
+  /** Null: ask again. It told less than we have seen ourselves, and may have to be believed in the end. */
   async #listOnce(life: Life, prefix: string): Promise<StoreEntry[] | null> {
     const { seen, root } = life;
     const { streams } = await this.#bucket.manager();
@@ -156,30 +155,35 @@ class JetStreamStore implements Store {
     const info = await streams.info(this.#bucket.stream, { subjects_filter });
     if (!this.#bucket.isOf(info, life)) throw new LifeOver();
     const { state } = info;
-    if (state.last_seq < seen) return null;
+    const isLess = state.last_seq < seen;
+    if (isLess && !this.#bucket.believes(life, info)) return null;
     const keys = Object.keys(state.subjects ?? {})
       .map((subject) => subject.slice(root.length))
       .filter((key) => key.startsWith(prefix)).sort();
     const entries: StoreEntry[] = [];
+    let unread = false;
     for (let at = 0; at < keys.length; at += readsAtOnce) {
       const some = keys.slice(at, at + readsAtOnce);
       const found = await Promise.all(some.map((key) => this.#read(life, key)));
       for (const [index, entry] of found.entries()) {
-        // Removed meanwhile, or not known to the server that answered: the next round tells.
-        if (entry === null) return null;
-        entries.push({ key: some[index]!, ...entry });
+        if (entry === null) unread = true;
+        else entries.push({ key: some[index]!, ...entry });
       }
     }
+    // Removed meanwhile, or not known to the server that answered: the next round tells.
+    if (unread && !isLess && !this.#bucket.believes(life, info)) return null;
+    life.doubted = null;
     return entries;
   }
 
   async #read(life: Life, key: string): Promise<StoredValue | null> {
+    const { losses } = life;
     const { streams } = await this.#bucket.manager();
     const message = await streams.getMessage(this.#bucket.stream, {
       last_by_subj: life.root + key,
     });
     if (message === null) return null;
-    life.seen = Math.max(life.seen, message.seq);
+    this.#bucket.onRead(life, message.seq, losses);
     return { value: new Uint8Array(message.data), revision: life.base + message.seq };
   }
 
@@ -188,12 +192,13 @@ class JetStreamStore implements Store {
     checkedValue(checkedKey(key), value);
     return await this.#inLife(`write "${key}"`, async (life) => {
       if (revision !== null && revision <= life.base) return null;
+      const before = { seen: life.seen, losses: life.losses };
       try {
         const { seq } = await this.#bucket.jetstream().publish(life.root + key, value, {
           expect: { lastSubjectSequence: revision === null ? 0 : revision - life.base },
           timeout: requestTimeoutMs,
         });
-        life.seen = Math.max(life.seen, seq);
+        this.#bucket.onWritten(life, seq, before);
         return life.base + seq;
       } catch (error) {
         if (error instanceof JetStreamApiError && isLostRace(error)) return null;

@@ -3,7 +3,7 @@
 // limit: 120 s
 
 import { Buffer } from "node:buffer";
-import { rmSync, writeFileSync } from "node:fs";
+import { cpSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   type Bus,
@@ -276,6 +276,104 @@ test("a store goes on when the server comes back without its files", async () =>
     assert.ok(await stores[0].update("a", new Uint8Array(3), made));
   } finally {
     await lost.stop();
+  }
+});
+
+/** A server that can lose what was written after `keep()`; nats-server 2.9 can when members of its cluster are killed. */
+async function losingServer() {
+  const folder = join(tempDir("nats"), "store");
+  const copy = join(tempDir("nats"), "copy");
+  const lossy = await startNats({ extraArguments: ["--jetstream", "--store_dir", folder] });
+  const between = async (work: () => void, buses: readonly Bus[]) => {
+    await lossy.kill();
+    work();
+    await lossy.start();
+    await until("the buses to be back", () => buses.every(({ connected }) => connected));
+  };
+  return {
+    server: lossy,
+    keep: (...buses: readonly Bus[]) =>
+      between(() => cpSync(folder, copy, { recursive: true }), buses),
+    lose: (...buses: readonly Bus[]) =>
+      between(() => {
+        rmSync(folder, { recursive: true });
+        cpSync(copy, folder, { recursive: true });
+      }, buses),
+  };
+}
+
+const lossWarning = "has lost what it had confirmed";
+
+function warnings(): number {
+  return lines.filter((line) => line.includes(lossWarning)).length;
+}
+
+test("a store that has lost its newest writes is known by the next one, and goes on with what is left", async () => {
+  const lossy = await losingServer();
+  try {
+    const [one, two] = [await bus({}, lossy.server), await bus({ name: "two" }, lossy.server)];
+    const stores = [await openStore(one), await openStore(two)] as const;
+    const kept = (await stores[0].create("kept", new Uint8Array(1)))!;
+    await lossy.keep(one, two);
+    let last = kept;
+    for (let at = 2; at < 10; at += 1) {
+      last = (await stores[0].update("kept", new Uint8Array(at), last))!;
+    }
+    await stores[0].create("lost", new Uint8Array(1));
+    await stores[1].get("lost");
+    await lossy.lose(one, two);
+    lines.length = 0;
+    const error = await errorOf(stores[0].list(""));
+    assert.equal([error.code, error.message], ["UNAVAILABLE", 'list "": servers do not agree']);
+    assert.is(warnings(), 0);
+    assert.is(await stores[0].update("kept", new Uint8Array(20), last), null);
+    // Many at once, whose answers may come in any order.
+    const made = await Promise.all(
+      [1, 2, 3].map((at) => stores[0].create(`new.${at}`, new Uint8Array(at))),
+    );
+    assert.ok(made.every((revision) => revision !== null));
+    assert.is(warnings(), 1);
+    assert.ok(await stores[0].update("kept", new Uint8Array(20), kept));
+    assert.equal((await stores[0].list("")).map(({ key }) => key), [
+      "kept",
+      "new.1",
+      "new.2",
+      "new.3",
+    ]);
+    assert.is(warnings(), 1);
+    // The other has yet to find out, and does by itself.
+    assert.ok(await stores[1].create("other", new Uint8Array(1)));
+    assert.is((await stores[1].list("")).length, 5);
+    assert.is(warnings(), 2);
+  } finally {
+    await lossy.server.stop();
+  }
+});
+
+test("a store that only reads believes in the end that its newest writes are lost", async () => {
+  const lossy = await losingServer();
+  try {
+    const one = await bus({}, lossy.server);
+    const store = await openStore(one);
+    await store.create("kept", new Uint8Array(1));
+    await lossy.keep(one);
+    await store.create("lost", new Uint8Array(1));
+    await lossy.lose(one);
+    lines.length = 0;
+    const found = await until(
+      "a list",
+      () =>
+        store.list("").catch((error: BusError) => {
+          assert.match(error.message, /servers do not agree/);
+          return null;
+        }),
+      20_000,
+    );
+    assert.equal(found!.map(({ key }) => key), ["kept"]);
+    assert.is(warnings(), 1);
+    assert.is((await store.list("")).length, 1);
+  } finally {
+    await lossy.server.stop();
   }
 });
 
