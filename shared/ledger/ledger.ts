@@ -15,7 +15,7 @@ import type { Component } from "./components.ts";
 import { Components } from "./components.ts";
 import { divide, raiseTouched } from "./divide.ts";
 import type { Charges, Decision, Report, Saving } from "./messages.ts";
-import { isCount } from "./messages.ts";
+import { isCount, LEAVES_MAX } from "./messages.ts";
 import { WorkerCharges } from "./worker_charges.ts";
 
 export interface LedgerOptions {
@@ -93,7 +93,10 @@ export class Ledger {
     };
   }
 
-  /** Charges that an earlier leader saved; to be called before anything is reported. */
+  /**
+   * Charges that an earlier leader saved; to be called before anything is reported. None: it may have some all
+   * the same, so nothing is raised before it has reported or is silent.
+   */
   restore(worker: number, incarnation: number, charges: Charges, now: number): void {
     const key = keyOf(worker, incarnation);
     if (this.#gone.has(key)) return;
@@ -123,7 +126,8 @@ export class Ledger {
     const charged = this.#workerOf(worker, incarnation, now);
     charged.take(report, now);
     if (!charged.heard) return;
-    this.#awaited.delete(charged);
+    // A full message is a part of what it has, and the others follow.
+    if (report.leaves.length < LEAVES_MAX) this.#awaited.delete(charged);
     charged.setLive(now - charged.lastReportAt < this.#silentMs);
   }
 
@@ -162,6 +166,14 @@ export class Ledger {
       ? FLOORS_EMPTY_LEASES * this.leaseMs
       : Infinity;
     charged.shown(shown, endAfterMs, now);
+  }
+
+  /**
+   * The process is no more, but some of its backends are, by pool leaf: it is charged no more than them.
+   * The last of them is `gone()`.
+   */
+  left(worker: number, incarnation: number, shown: ReadonlyMap<string, number>): void {
+    this.#workers.get(keyOf(worker, incarnation))?.left(shown);
   }
 
   /** What is to be sent now: an answer to every report, and what changes for whom. */

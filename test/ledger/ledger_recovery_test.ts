@@ -1,5 +1,6 @@
 // A new leader: what it takes over, whom it waits for, what the first reports change.
 
+import { LEAVES_MAX } from "../../shared/ledger/messages.ts";
 import { assert, suite } from "../support/harness.ts";
 import {
   chargedOf,
@@ -76,6 +77,49 @@ test("decide() raises when a restored worker is gone", () => {
   ledger.decide(10);
   ledger.gone(1, 1);
   assert.ok(linesOf(ledger.decide(20)).includes(`2 ${LEAF} 9`));
+});
+
+// Another's slots were given away when the store had lost what was saved of them.
+test("decide() raises nobody while a worker may report of which nothing was saved", () => {
+  const ledger = ledgerOf(oneLeaf(10), 2);
+  ledger.restore(1, 1, new Map(), 0);
+  ledger.report(reportOf(2, 1, { [LEAF]: { wanted: 10 } }, ours), 10);
+  assert.equal(linesOf(ledger.decide(10)), [`2 ${LEAF} 0+`]);
+  // Its answer tells it of our epoch, and what it said before is no promise.
+  ledger.report(reportOf(1, 9, { [LEAF]: { held: 6, wanted: 6, granted: 8, ack: 4 } }, old), 20);
+  assert.equal(ledger.decide(20).map(({ worker, grant }) => [worker, grant.leaves]), [[1, []]]);
+  const held = { held: 6, wanted: 6, granted: 8 };
+  ledger.report(reportOf(1, 10, { [LEAF]: held }, ours), 30);
+  assert.is(chargedOf(ledger, LEAF), 8);
+  ledger.decide(30);
+  assert.ok(chargedOf(ledger, LEAF) <= 10);
+  assert.ok(linesOf(ledger.decide(30)).every((line) => !line.startsWith("2")));
+});
+
+test("decide() raises when a worker of which nothing was saved is silent", () => {
+  const ledger = ledgerOf(oneLeaf(10), 2);
+  ledger.restore(1, 1, new Map(), 0);
+  ledger.report(reportOf(2, 1, { [LEAF]: { wanted: 3 } }, ours), 10);
+  assert.equal(linesOf(ledger.decide(SILENT_MS - 1)), [`2 ${LEAF} 0+`]);
+  assert.equal(linesOf(ledger.decide(SILENT_MS)), [`2 ${LEAF} 3`]);
+});
+
+test("decide() raises nobody while the second part of what a worker has may be on its way", () => {
+  const leaves = Array.from({ length: LEAVES_MAX }, (_, at) => `pool:d${at}/u`);
+  const all = [...leaves, LEAF];
+  const ledger = ledgerOf(
+    rulesOf(Object.fromEntries(all.map((leaf) => [leaf, { [leaf]: 10 }]))),
+    2,
+  );
+  ledger.restore(1, 1, new Map(), 0);
+  ledger.report(reportOf(2, 1, { [LEAF]: { wanted: 10 } }, ours), 10);
+  const one = { held: 1, wanted: 1, granted: 1 };
+  const first = Object.fromEntries(leaves.map((leaf) => [leaf, one]));
+  ledger.report(reportOf(1, 1, first, ours), 10);
+  assert.equal(linesOf(ledger.decide(10)).filter((line) => line.startsWith("2")), [`2 ${LEAF} 0+`]);
+  ledger.report(reportOf(1, 2, { [LEAF]: { held: 10, wanted: 10, granted: 10 } }, ours), 20);
+  ledger.decide(20);
+  assert.is(chargedOf(ledger, LEAF), 10);
 });
 
 test("report() of an earlier epoch promises nothing, and is answered with ours", () => {
