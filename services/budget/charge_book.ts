@@ -88,7 +88,8 @@ export class ChargeBook {
   /**
    * Takes every saved charge over from the leaders before. Call it first; it asks until it knows, and
    * returns nothing useful once the book is closed. `unreadable` names keys that are left alone.
-   * `remembered` is what the store has lost: written again first, so that a leader after us has it as well.
+   * `remembered` is what the store had, and may have lost: what is missing is written again first, so that a
+   * leader after us has it as well; of what is there the higher charges count.
    */
   async restore(
     remembered: readonly SavedCharges[] = [],
@@ -104,10 +105,13 @@ export class ChargeBook {
         }),
       );
     }
+    const known = new Map(
+      remembered.map((one) => [chargesKey(one.worker, one.incarnation), one]),
+    );
     const unreadable: string[] = [];
     const found = await this.#ask((store) => store.list(chargesPrefix)) ?? [];
     const take = async ({ key, ...stored }: { key: string } & StoredValue): Promise<void> => {
-      const taken = await this.#takeOver(key, stored);
+      const taken = await this.#takeOver(key, stored, known.get(key));
       if (taken === "unreadable") unreadable.push(key);
       else if (taken !== null) saved.push(taken);
     };
@@ -347,12 +351,16 @@ export class ChargeBook {
     return encodeCharges(entry, { epoch, name, write });
   }
 
-  async #takeOver(key: string, stored: StoredValue): Promise<SavedCharges | "unreadable" | null> {
+  async #takeOver(
+    key: string,
+    stored: StoredValue,
+    remembered: SavedCharges | undefined,
+  ): Promise<SavedCharges | "unreadable" | null> {
     let current = stored;
     while (!this.#closed) {
       const decoded = decodeCharges(key, current.value);
       if (decoded === null) return "unreadable";
-      const { saved } = decoded;
+      const saved = withRemembered(decoded.saved, remembered);
       const entry = this.#entries.get(key) ?? this.#add(saved.worker, saved.incarnation);
       Object.assign(entry, { charges: saved.charges, place: saved.place, gone: saved.gone });
       entry.revision = current.revision;
@@ -410,6 +418,21 @@ export class ChargeBook {
     this.#options.onConflict(what);
     this.close();
   }
+}
+
+/** A store that has lost its newest writes may have an older value. */
+function withRemembered(saved: SavedCharges, remembered: SavedCharges | undefined): SavedCharges {
+  // Its slots are free already.
+  if (remembered === undefined || (saved.gone && saved.charges.size === 0)) return saved;
+  const charges = new Map(saved.charges);
+  for (const [leaf, { charge, floor }] of remembered.charges) {
+    const other = charges.get(leaf) ?? { charge: 0, floor: 0 };
+    charges.set(leaf, {
+      charge: Math.max(charge, other.charge),
+      floor: Math.max(floor, other.floor),
+    });
+  }
+  return { ...saved, charges, gone: saved.gone || remembered.gone };
 }
 
 function isKept({ charges, gone }: Entry): boolean {

@@ -128,13 +128,12 @@ export class Coordinator {
       name,
       clock: now,
       // A store that lost its content must not begin below what workers have promised.
-      firstEpoch: () => Math.floor(Date.now() / 1000),
+      leastEpoch: () => Math.floor(Date.now() / 1000),
       onElected: (epoch, past) => {
         this.#log.info("elected to coordinate the budget", { epoch, name });
         const term: Term = new Term({
           epoch,
           name,
-          isStoreLost: past !== "kept",
           remembered: past === "ours" ? this.#remembered : [],
           bus,
           store,

@@ -6,6 +6,8 @@
 // key is gone, lost with the store, its leader may not know yet: all who knew of one wait for its end, and
 // the next epoch is above any they saw. Only who never saw it takes the store for a new one. (One that is
 // lost twice within a term can have two leaders until the first one's next renewal; workers follow the later.)
+// So do all who find a key that is older than what they knew: the store has lost its newest writes. An epoch is
+// never below the time, so that who does not know of one that was lost does not give it again.
 
 import { decode, encode } from "@msgpack/msgpack";
 import type { Store } from "../../shared/bus/mod.ts";
@@ -36,8 +38,8 @@ export interface ElectionOptions {
   readonly name: string;
   /** Monotonic milliseconds. */
   readonly clock: () => number;
-  /** The epoch of a store without one; above what a store that lost its content may have had. */
-  readonly firstEpoch: () => number;
+  /** No new epoch is below; rises with time, above what a store that lost its content may have had. */
+  readonly leastEpoch: () => number;
   readonly times?: ElectionTimes;
   /** Called within `tick()`, when this process leads. */
   readonly onElected: (epoch: number, past: Past) => void;
@@ -45,11 +47,8 @@ export interface ElectionOptions {
   readonly onDeposed: (reason: string) => void;
 }
 
-/**
- * What the store has of the leaders before. kept: all they saved. lost: nothing, though there was one.
- * ours: nothing either, but nobody is known to have led since this process did.
- */
-export type Past = "kept" | "lost" | "ours";
+/** Who is known to have led last, whatever the store has kept: this process, or another, or nobody. */
+export type Past = "ours" | "others";
 
 interface LeaderRecord {
   readonly epoch: number;
@@ -75,8 +74,9 @@ export class Election {
   #term: Term | null = null;
   /** What was seen last of a leader: the revision, null if it is lost, and since when that stands. */
   #seen: { revision: number | null; since: number } | null = null;
-  /** The highest epoch that was ever seen or heard of, and that was led here last. */
+  /** The highest epoch that was ever seen or heard of, that of a leader, and that was led here last. */
   #highest = 0;
+  #latest = 0;
   #led = 0;
   /** When the key was looked for last and not there. */
   #lostAt = -Infinity;
@@ -154,10 +154,8 @@ export class Election {
 
   /** Another says that it leads: known, should the store lose it before we look. */
   heard({ epoch, name }: { readonly epoch: number; readonly name: string }): void {
-    const likely = Math.max(this.#highest, this.#options.firstEpoch()) + maxEpochLead;
-    if (name !== this.#options.name && epoch <= likely) {
-      this.#highest = Math.max(this.#highest, epoch);
-    }
+    const likely = Math.max(this.#highest, this.#options.leastEpoch()) + maxEpochLead;
+    if (name !== this.#options.name && epoch <= likely) this.#know(epoch);
   }
 
   /** Ends the term, to stand again at once; whoever leads by then is followed. */
@@ -216,60 +214,61 @@ export class Election {
         this.#depose(`another coordinator took over${other}`);
         return false;
       }
+      if (found.revision < term.revision) {
+        // So may others have been lost; to take over again is to save all again.
+        this.#depose("the store has lost its newest writes");
+        return false;
+      }
       term.revision = found.revision;
     }
     return false;
   }
 
   async #follow(): Promise<void> {
-    const { store, clock, name, firstEpoch } = this.#options;
+    const { store, clock, name } = this.#options;
     const found = await store.get(leaderKey);
     const now = clock();
     if (found === null) {
-      const past = this.#pastOfLost();
-      if (past !== "kept" && !this.#mayReplaceLost(past, now)) return;
-      const epoch = Math.max(firstEpoch(), this.#highest + 1);
-      await this.#claim(epoch, past, () => store.create(leaderKey, this.#record(epoch)));
+      if (this.#highest > 0 && !this.#mayReplaceLost(now)) return;
+      await this.#claim((record) => store.create(leaderKey, record));
       return;
     }
     const { revision } = found;
     if (this.#seen?.revision !== revision) this.#seen = { revision, since: now };
     const record = this.#parse(found.value);
-    // A term of our own that ended, or a claim whose answer was lost: nobody else wrote since.
-    const own = record?.name === name;
-    const free = record?.resigned === true || own || now - this.#seen.since >= this.#times.termMs;
-    if (!free) return;
-    const epoch = Math.max(record === null ? firstEpoch() : 0, this.#highest + 1);
-    await this.#claim(epoch, "kept", () => store.update(leaderKey, this.#record(epoch), revision));
+    // A term of our own that ended, or a claim whose answer was lost: nobody else wrote since, unless
+    // what a later leader wrote is lost. That one may not know yet.
+    const ended = record !== null && (record.resigned || record.name === name) &&
+      record.epoch === this.#latest;
+    if (!ended && now - this.#seen.since < this.#times.termMs) return;
+    await this.#claim((record) => store.update(leaderKey, record, revision));
   }
 
-  #pastOfLost(): Past {
-    if (this.#highest === 0) return "kept";
-    return this.#led === this.#highest ? "ours" : "lost";
+  get #past(): Past {
+    return this.#led > 0 && this.#led === this.#highest ? "ours" : "others";
   }
 
   /** Whether the leader whose key is gone must have noticed; who knows all that it saved comes first. */
-  #mayReplaceLost(past: Past, now: number): boolean {
+  #mayReplaceLost(now: number): boolean {
     if (now < this.#heldUntil) return true;
     const { termMs, renewMs, pollMs } = this.#times;
     // One who did not look for a while may have missed a leader.
     const looked = now - this.#lostAt <= 3 * pollMs;
     this.#lostAt = now;
     if (this.#seen?.revision !== null || !looked) this.#seen = { revision: null, since: now };
-    return now - this.#seen.since >= (past === "ours" ? termMs : termMs + renewMs);
+    return now - this.#seen.since >= (this.#past === "ours" ? termMs : termMs + renewMs);
   }
 
-  async #claim(
-    epoch: number,
-    past: Past,
-    write: () => Promise<number | null>,
-  ): Promise<void> {
-    const sentAt = this.#options.clock();
-    const revision = await write();
+  async #claim(write: (record: Uint8Array) => Promise<number | null>): Promise<void> {
+    const { clock, leastEpoch } = this.#options;
+    const past = this.#past;
+    const epoch = Math.max(leastEpoch(), this.#highest + 1);
+    const sentAt = clock();
+    const revision = await write(this.#record(epoch));
     if (revision === null || this.#closed) return;
     this.#seen = null;
     this.#term = { epoch, revision, renewedAt: sentAt, doubted: false };
-    this.#highest = Math.max(this.#highest, epoch);
+    this.#know(epoch);
     this.#led = epoch;
     this.#options.onElected(epoch, past);
   }
@@ -285,8 +284,14 @@ export class Election {
 
   #parse(bytes: Uint8Array): LeaderRecord | null {
     const record = parseRecord(bytes);
-    this.#highest = Math.max(this.#highest, record?.epoch ?? 0);
+    if (record !== null) this.#know(record.epoch);
     return record;
+  }
+
+  /** Somebody leads or led this epoch. */
+  #know(epoch: number): void {
+    this.#latest = Math.max(this.#latest, epoch);
+    this.#highest = Math.max(this.#highest, epoch);
   }
 
   #record(epoch: number, resigned = false): Uint8Array {

@@ -18,9 +18,7 @@ export interface TermOptions {
   readonly epoch: number;
   /** Of this coordinator. */
   readonly name: string;
-  /** There was a leader before, and what it saved is not in the store any more. */
-  readonly isStoreLost: boolean;
-  /** What a lost store had, as far as it is known here. */
+  /** What was charged when nobody but this process is known to have led since: the store may have lost it. */
   readonly remembered: readonly SavedCharges[];
   readonly bus: Bus;
   readonly store: Store;
@@ -52,7 +50,7 @@ const secondMs = 1000;
 /** A worker that says nothing for so long is silent, long before its lease is over. */
 const silentMs = 3000;
 const pauseMs = 250;
-/** With a lost store: workers that were heard in that time are waited for. */
+/** At its begin, a term waits for workers that were heard in that time. */
 const heardMs = 10_000;
 const reportMs = 60_000;
 
@@ -120,12 +118,11 @@ export class Term {
       ledger.restore(worker, incarnation, charges, now);
       if (gone) departures.resume(worker, incarnation);
     }
-    // Nothing is raised before each of them has said what it holds, or is silent: it holds something, maybe.
-    if (this.#options.isStoreLost) {
-      for (const { worker, incarnation } of sightings.heardSince(now - heardMs)) {
-        if (!this.#book.has(worker, incarnation)) {
-          ledger.restore(worker, incarnation, new Map(), now);
-        }
+    // Nothing is raised before each of them has said what it holds, or is silent. One of which nothing is
+    // saved may hold something all the same: a store that loses its newest writes does not say so.
+    for (const { worker, incarnation } of sightings.heardSince(now - heardMs)) {
+      if (!this.#book.has(worker, incarnation)) {
+        ledger.restore(worker, incarnation, new Map(), now);
       }
     }
     const office = { ledger, departures };

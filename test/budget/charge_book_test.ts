@@ -91,6 +91,37 @@ tests("restore() writes again what the store has lost, and leaves alone what it 
   assert.equal(book.all().length, 2);
 });
 
+tests(
+  "restore() takes the higher of what is saved and what is remembered, but of no one that is gone",
+  async () => {
+    const store = new TestStore();
+    const first = openBook(store, 1).book;
+    for (const worker of [7, 8, 9]) first.post(worker, 1, chargesOf(3), () => {});
+    await until("all saved", () => [7, 8, 9].every((worker) => savedCharge(store, worker) === 3));
+    const then = new Map(store.values);
+    first.post(7, 1, chargesOf(5, 2), () => {});
+    await until("the raise", () => savedCharge(store, 7) === 5);
+    assert.is(await first.markGone(8, 1), true);
+    const remembered = first.all();
+    first.close();
+    store.rewind(then);
+    // Of this one only the note is left.
+    const other = openBook(store, 1).book;
+    await other.restore();
+    await other.markGone(9, 1);
+    other.remove(9, 1);
+    await until("the note", () => savedCharge(store, 9) === 0);
+    other.close();
+    const { saved } = await openBook(store, 2).book.restore(remembered);
+    assert.equal(saved.map(({ worker, charges, gone }) => [worker, charges, gone]), [
+      [7, chargesOf(5, 2), false],
+      [8, chargesOf(3), true],
+      [9, new Map(), true],
+    ]);
+    assert.equal([7, 8, 9].map((worker) => savedCharge(store, worker)), [5, 3, 0]);
+  },
+);
+
 tests("post() sends at once what needs no saving", () => {
   const { book } = openBook(new TestStore(), 1);
   let sent = 0;

@@ -11,15 +11,14 @@ class Clock {
   readonly read = () => this.now;
 }
 
-function candidate(store: TestStore, clock: Clock, name: string, firstEpoch = () => 10) {
+function candidate(store: TestStore, clock: Clock, name: string, leastEpoch = () => 10) {
   const events: string[] = [];
   const election = new Election({
     store,
     name,
     clock: clock.read,
-    firstEpoch,
-    onElected: (epoch, past) =>
-      events.push(`elected ${epoch}${past === "kept" ? "" : ` (${past})`}`),
+    leastEpoch,
+    onElected: (epoch, past) => events.push(`elected ${epoch}${past === "ours" ? " (ours)" : ""}`),
     onDeposed: (reason) => events.push(`deposed: ${reason}`),
   });
   return { election, events };
@@ -165,7 +164,7 @@ tests(
     assert.is(a.election.leading, false);
     store.fate = () => "done";
     await pass(clock, 600, a.election);
-    assert.equal(a.events.at(-1), "elected 11");
+    assert.equal(a.events.at(-1), "elected 11 (ours)");
   },
 );
 
@@ -241,7 +240,7 @@ tests("a follower of a lost key waits until its leader must have noticed", async
   assert.is(a.election.leading, false);
   assert.equal(b.events, []);
   await pass(clock, 800, b.election);
-  assert.equal(b.events, ["elected 11 (lost)"]);
+  assert.equal(b.events, ["elected 11"]);
   await pass(clock, 5000, a.election, b.election);
   assert.is(b.election.leading, true);
   assert.equal(a.events.slice(1), ["deposed: the term could not be renewed for 2000 ms"]);
@@ -274,7 +273,7 @@ tests("a leader that was only heard of counts as one when the store has none", a
   await pass(clock, 3900, a.election);
   assert.equal(a.events, []);
   await pass(clock, 800, a.election);
-  assert.equal(a.events, ["elected 31 (lost)"]);
+  assert.equal(a.events, ["elected 31"]);
 });
 
 tests("what a leader remembers is not the latest when another led after it", async () => {
@@ -288,7 +287,67 @@ tests("what a leader remembers is not the latest when another led after it", asy
   await pass(clock, 2000, a.election, b.election);
   store.values.clear();
   await pass(clock, 10_000, a.election);
-  assert.is(a.events.at(-1), "elected 12 (lost)");
+  assert.is(a.events.at(-1), "elected 12");
+});
+
+// Members of a cluster of nats-servers were killed, and what they had confirmed last was lost.
+tests("a leader whose store has lost its newest writes takes over again", async () => {
+  const store = new TestStore();
+  const clock = new Clock();
+  const a = candidate(store, clock, "a");
+  const b = candidate(store, clock, "b");
+  await pass(clock, 1000, a.election, b.election);
+  const then = new Map(store.values);
+  await pass(clock, 5000, a.election, b.election);
+  store.rewind(then);
+  await pass(clock, 10_000, a.election, b.election);
+  assert.equal(a.events, [
+    "elected 10",
+    "deposed: the store has lost its newest writes",
+    "elected 11 (ours)",
+  ]);
+  assert.equal(b.events, []);
+});
+
+for (const how of ["frozen", "resigned"]) {
+  tests(
+    `an earlier leader that finds its record again waits for the later one: ${how}`,
+    async () => {
+      const store = new TestStore();
+      const clock = new Clock();
+      const a = candidate(store, clock, "a");
+      const b = candidate(store, clock, "b");
+      await pass(clock, 1000, a.election);
+      if (how === "resigned") await a.election.resign();
+      const then = new Map(store.values);
+      await pass(clock, 5000, b.election);
+      assert.equal(b.events, ["elected 11"]);
+      const later = candidate(store, clock, "a");
+      await pass(clock, 1000, b.election, later.election);
+      store.rewind(then);
+      await pass(clock, 2900, later.election);
+      assert.equal(later.events, []);
+      assert.is(b.election.leading, false);
+      await pass(clock, 1000, later.election);
+      assert.equal(later.events, ["elected 12"]);
+    },
+  );
+}
+
+tests("an epoch is not given again that is lost with all that knew of it", async () => {
+  const store = new TestStore();
+  const clock = new Clock();
+  const seconds = () => Math.floor(clock.now / 1000);
+  const a = candidate(store, clock, "a", seconds);
+  await a.election.tick();
+  const then = new Map(store.values);
+  const b = candidate(store, clock, "b", seconds);
+  await pass(clock, 4000, b.election);
+  assert.equal(b.events, ["elected 4"]);
+  store.rewind(then);
+  const c = candidate(store, clock, "c", seconds);
+  await pass(clock, 4000, c.election);
+  assert.equal(c.events, ["elected 8"]);
 });
 
 tests("what is no record of a leader is taken over after a term", async () => {
@@ -312,8 +371,8 @@ tests("at no moment two lead, whatever is lost, late or frozen", async () => {
       return draw < 0.85 ? "done" : draw < 0.93 ? "untold" : "lost";
     };
     // As seconds are to elections: nobody who missed some begins below them.
-    const firstEpoch = () => Math.floor(clock.now / 100);
-    const all = ["a", "b", "c"].map((name) => candidate(store, clock, name, firstEpoch));
+    const leastEpoch = () => Math.floor(clock.now / 100);
+    const all = ["a", "b", "c"].map((name) => candidate(store, clock, name, leastEpoch));
     const frozenUntil = [0, 0, 0];
     const epochs: number[] = [];
     let lostAt = 0;

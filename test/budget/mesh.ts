@@ -3,7 +3,7 @@
 // moment. A worker opens when it may and wants to, and closes when it must; it serves nobody.
 
 import { randomUUID } from "node:crypto";
-import { rmSync, writeFileSync } from "node:fs";
+import { cpSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { chargesKey, decodeCharges } from "../../services/budget/saved_charges.ts";
 import {
@@ -15,6 +15,7 @@ import {
   openEmbeddedStore,
   openStore,
   serveStore,
+  type Store,
 } from "../../shared/bus/mod.ts";
 import { type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
@@ -164,18 +165,44 @@ export class TestMesh {
 
   /** What the store says that a worker is charged. */
   async chargeOf({ id, incarnation }: TestWorker): Promise<number> {
-    const store = this.nats === null ? openEmbeddedStore(this.bus) : await openStore(this.bus);
+    const store = await this.#store();
     const key = chargesKey(id, incarnation);
     const stored = await store.get(key);
     const saved = stored === null ? null : decodeCharges(key, stored.value)?.saved;
     return saved?.charges.get(pool)?.charge ?? 0;
   }
 
-  /** The nats-server ends and comes back without its files. */
-  async loseStore(): Promise<void> {
+  /** The store loses what is saved of a worker. */
+  async forgetCharge({ id, incarnation }: TestWorker): Promise<void> {
+    const store = await this.#store();
+    if (!(await store.remove(chargesKey(id, incarnation)))) throw new Error("nothing was saved");
+  }
+
+  /** The nats-server ends and comes back without its files, or with those of `keepStore()`. */
+  async loseStore(which: "all" | "newest" = "all"): Promise<void> {
+    await this.#betweenStarts(() => {
+      rmSync(this.#natsFiles, { recursive: true });
+      if (which === "newest") cpSync(this.#keptFiles, this.#natsFiles, { recursive: true });
+    });
+  }
+
+  /** The nats-server ends and comes back; what it has then is kept. */
+  async keepStore(): Promise<void> {
+    await this.#betweenStarts(() => cpSync(this.#natsFiles, this.#keptFiles, { recursive: true }));
+  }
+
+  get #keptFiles(): string {
+    return `${this.#natsFiles}.kept`;
+  }
+
+  async #store(): Promise<Store> {
+    return this.nats === null ? openEmbeddedStore(this.bus) : await openStore(this.bus);
+  }
+
+  async #betweenStarts(work: () => void): Promise<void> {
     if (this.nats === null) throw new Error("lose the store: it is in this process");
     await this.nats.kill();
-    rmSync(this.#natsFiles, { recursive: true });
+    work();
     await this.nats.start();
   }
 

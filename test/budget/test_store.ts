@@ -50,6 +50,13 @@ export class TestStore implements Store {
     );
   }
 
+  /** Loses what was written after it had these values; the numbers of their revisions are given again. */
+  rewind(values: ReadonlyMap<string, StoredValue>): void {
+    this.values.clear();
+    for (const [key, stored] of values) this.values.set(key, stored);
+    this.#revision = Math.max(0, ...[...values.values()].map(({ revision }) => revision));
+  }
+
   async #do<T>(operation: string, key: string, act: () => T): Promise<T> {
     this.log.push(`${operation} ${key}`);
     const fate = await this.fate(operation, key);
