@@ -98,7 +98,9 @@ export class Control {
     process.on("SIGINT", drain);
     process.on("SIGQUIT", () => this.#stopNow());
     process.on("SIGHUP", () => {
-      this.#logger.warning("got SIGHUP: this version reads its configuration at the start only");
+      const what = "got SIGHUP: a worker reads its configuration at the start only";
+      const limits = this.#localBudget === null ? "; new limits come from the coordinator" : "";
+      this.#logger.warning(what + limits);
     });
     const { supervisorPid } = this.#seat;
     if (supervisorPid === 0) return;

@@ -79,7 +79,8 @@ export class Coordinator {
     if (this.#process !== ended) return;
     this.#process = null;
     if (this.#stopped) return this.#ended();
-    const reason = ended.lastMessage;
+    // What one that was killed had said last is no reason.
+    const reason = ended.end.startsWith("code") ? ended.lastMessage : "";
     this.#again(
       ended.startedAt,
       `the budget coordinator ended with ${ended.end}${reason === "" ? "" : `: ${reason}`}`,

@@ -409,6 +409,11 @@ class Loader {
 
   #checkBus(): void {
     const { busUrl, busCredentials, busTlsCaFile, busTlsCertFile, busTlsKeyFile } = this.#settings;
+    if (!busUrl.every(isBusServer)) {
+      // The text itself may hold a password, and is not quoted.
+      const wanted = "wanted nats://host:port or tls://host:port, with commas between several";
+      this.#problem(this.#placeOf("bus_url"), `bus_url is no list of NATS servers: ${wanted}`);
+    }
     const files = {
       bus_credentials: busCredentials,
       bus_tls_ca_file: busTlsCaFile,
@@ -434,6 +439,11 @@ class Loader {
       );
     }
   }
+}
+
+function isBusServer(text: string): boolean {
+  const url = URL.parse(text.includes("://") ? text : `nats://${text}`);
+  return url !== null && ["nats:", "tls:"].includes(url.protocol) && url.hostname !== "";
 }
 
 function notWanted(name: string, row: Extra, text: string, wanted: string): string {

@@ -267,6 +267,11 @@ const verdicts: readonly (readonly [string, string])[] = [
     "warning auth_ldap_options has no effect in this version",
   ],
   ["bus_url = nats://u:hunter2@a, nats://b", ""],
+  ["bus_url = a, tls://b:4222", ""],
+  ...["http://a", "a:4222:hunter2", "nats://a, nats://"].map((servers): [string, string] => [
+    `bus_url = ${servers}`,
+    "error bus_url is no list of NATS servers: wanted nats://host:port or tls://host:port, with commas between several",
+  ]),
   ["workers = 4", ""],
   ["workers = many", `error workers: "many" is not auto or a whole number from 1 to 1024`],
   [

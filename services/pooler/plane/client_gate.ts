@@ -10,8 +10,8 @@ import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 
-/** How long a client waits for slots that are on their way before it is refused. */
-const answerMs = 3000;
+/** How long a client waits for slots that are on their way, as when a coordinator takes over, before it is refused. */
+const answerMs = 15_000;
 
 interface Waiter {
   readonly client: ClientSession;
