@@ -208,6 +208,8 @@ export class Departures {
     }
     const waits = unnamed > 0 && beganAt - departure.since < unnamedGraceMs;
     if (!unknown && named === 0 && !waits) this.#release(departure);
+    // One of its queries may run for hours: the slots of all others are free.
+    else this.#options.ledger.left(worker, incarnation, shown);
   }
 }
 

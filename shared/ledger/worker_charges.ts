@@ -109,6 +109,17 @@ export class WorkerCharges {
     }
   }
 
+  /** Its process is no more, and opens nothing; PostgreSQL shows so many backends that it has left. */
+  left(backends: ReadonlyMap<string, number>): void {
+    this.setLive(false);
+    for (const [key, cell] of this.cells) {
+      const count = cell.leaf.sticky ? 0 : backends.get(key) ?? 0;
+      if (!isSlots(count) || count >= cell.charge) continue;
+      cell.shown(count, false, this.#books.seq);
+      this.#books.components.stir(cell.leaf.component);
+    }
+  }
+
   /** It fell silent, or is back: its cells may not be moved any more, or again. */
   setLive(live: boolean): void {
     if (this.live === live) return;

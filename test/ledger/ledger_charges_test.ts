@@ -230,6 +230,26 @@ test("backends() keeps the highest floor that the worker may have got", () => {
   assert.is(chargedOf(ledger, LEAF), 12);
 });
 
+// One query of a killed worker that ran on kept all slots that the worker had held.
+test("left() charges a worker that has ended what PostgreSQL shows of it, at once and without a floor", () => {
+  const { ledger } = grantedLedger();
+  ledger.left(1, 1, new Map([[LEAF, 1]]));
+  assert.is(charged(ledger), 1);
+  ledger.left(1, 1, new Map([[LEAF, 5]]));
+  assert.is(charged(ledger), 1, "it cannot open any");
+  ledger.left(9, 9, new Map());
+  ledger.gone(1, 1);
+  assert.is(charged(ledger), 0);
+});
+
+test("left() gives the places of its clients back", () => {
+  const ledger = ledgerOf(oneLeaf(10, "clients"));
+  ledger.report(reportOf(1, 1, { clients: { held: 4, wanted: 4, granted: 4 } }), 0);
+  ledger.decide(0);
+  ledger.left(1, 1, new Map());
+  assert.is(chargedOf(ledger, "clients"), 0);
+});
+
 test("backends() leaves clients alone", () => {
   const ledger = ledgerOf(oneLeaf(10, "clients"));
   ledger.report(reportOf(1, 1, { clients: { held: 4, wanted: 4, granted: 4 } }), 0);
