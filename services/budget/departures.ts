@@ -8,6 +8,7 @@ import type { BudgetAuth, Config } from "../../shared/config/mod.ts";
 import { parseBudgetAuth } from "../../shared/config/mod.ts";
 import { type Ledger, parseLeaf } from "../../shared/ledger/mod.ts";
 import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
+import { lookAtBackends } from "./backends.ts";
 import type { ChargeBook } from "./charge_book.ts";
 import { type Finding, inspect, type Inspected } from "./inspection.ts";
 import type { Charges } from "./saved_charges.ts";
@@ -64,6 +65,18 @@ export class Departures {
     const auth = parseBudgetAuth(config.settings.budgetAuth);
     // A text that cannot be read is refused when the file is loaded.
     this.#auth = auth === null || "failure" in auth ? null : auth;
+    if (this.#auth !== null) void this.#tryLogin(this.#auth);
+  }
+
+  /** Whoever mistyped it should not learn of that only when a worker has died. */
+  async #tryLogin(auth: BudgetAuth): Promise<void> {
+    const failures = new Set<string>();
+    const databases = this.#config.databases.keys();
+    await lookAtBackends(this.#config, auth, databases, ({ message }) => failures.add(message));
+    if (this.#closed) return;
+    for (const failure of failures) {
+      this.#log.warning(`try budget_auth: ${failure}; slots of killed workers would stay charged`);
+    }
   }
 
   close(): void {

@@ -124,6 +124,18 @@ tests(
 );
 
 tests(
+  "a login that PostgreSQL refuses is spoken of as soon as a coordinator leads",
+  () =>
+    inMesh(async (mesh) => {
+      await postgres.query("ALTER ROLE auditor NOLOGIN");
+      const [leader] = await mesh.startCoordinators(1);
+      await until("the reason", () => /try budget_auth: .*28000/.test(leader!.log));
+      await postgres.query("ALTER ROLE auditor LOGIN");
+      await leader!.process.stop();
+    }),
+);
+
+tests(
   "while PostgreSQL cannot be asked nothing is freed, and the log says why",
   () =>
     inMesh(async (mesh) => {
