@@ -1,7 +1,8 @@
 // The bucket on JetStream that the mesh's store is kept in: found, made by the first who needs it, and made
 // again by the first who finds it gone. Not its content; see jetstream_store.ts. It also finds out that
-// messages are lost which the bucket had confirmed: nats-server 2.9 can lose the newest of a stream when
-// members of its cluster are killed.
+// messages are lost which the bucket had confirmed. nats-server 2.9 can do that when members of its cluster
+// are killed: it loses the newest of a stream, or comes to confirm messages that it then does not have. From
+// the former it goes on with what is left; a bucket of which the latter is true is made again.
 // Invariants: each bucket that is made has a life of its own, whose name is a part of all its subjects, so
 // that who knows only the one before can neither write into it nor take its keys for those of the other;
 // revisions of a later life are higher. A server that is no member of a cluster never gets more than one
@@ -37,8 +38,18 @@ export interface Life {
   seen: number;
   /** How often its newest writes were found lost. */
   losses: number;
-  /** Since when, and until when, it looks as if less were there than was seen. */
-  doubted: { readonly since: number; until: number } | null;
+  /** Keys whose last writing was confirmed here, until they are read or removed. */
+  readonly confirmed: Set<string>;
+  /** What was missing whenever keys were listed, since when and until when. */
+  unlisted: Doubt | null;
+  /** A key that was not there, again and again, when its writing had just been confirmed. */
+  vanishing: Doubt | null;
+}
+
+interface Doubt {
+  readonly since: number;
+  readonly until: number;
+  readonly missing: ReadonlySet<string>;
 }
 
 export const requestTimeoutMs = 2000;
@@ -52,6 +63,8 @@ const patienceMs = 5000;
 const heardMs = 3000;
 /** So long such a leader is not believed that tells less than was seen. */
 const lossMs = 10_000;
+/** What is missing when fewer messages are there than were seen; no key. */
+const everything = "";
 /** Two looks that are further apart say nothing of the time between. */
 const lookMs = 5000;
 const nsPerMs = 1_000_000;
@@ -131,22 +144,43 @@ export class Bucket {
     life.seen = Math.max(life.seen, seq);
   }
 
-  /**
-   * Whether to go by an answer that tells less than was seen here. One that was the leader of the stream and
-   * does not know yet that it is none gives such answers for a while; servers that have lost what they
-   * had confirmed, for ever.
-   */
-  believes(life: Life, { state, cluster }: StreamInfo): boolean {
-    const now = performance.now();
-    const { leader, replicas = [] } = cluster ?? {};
-    const heard = replicas.filter(({ active }) => active < heardMs * nsPerMs).length;
-    const leads = cluster === undefined || (leader !== undefined && heard * 2 >= replicas.length);
-    if (!leads) life.doubted = null;
-    else if (life.doubted === null || now - life.doubted.until > lookMs) {
-      life.doubted = { since: now, until: now };
-    } else life.doubted.until = now;
-    if (life.doubted === null || now - life.doubted.since < lossMs) return false;
-    this.#rewind(life, state.last_seq);
+  /** Whether to go by an answer that tells less than was seen here. */
+  believes(life: Life, info: StreamInfo): boolean {
+    life.unlisted = doubtAgain(life.unlisted, info, [everything]);
+    if (!isCertain(life.unlisted)) return false;
+    this.#rewind(life, info.state.last_seq);
+    return true;
+  }
+
+  /** Whether keys that were listed and not found then are lost, and the bucket with them. */
+  async isDroppedFor(unread: readonly string[], life: Life, info: StreamInfo): Promise<boolean> {
+    life.unlisted = doubtAgain(life.unlisted, info, unread);
+    return isCertain(life.unlisted) && await this.#drop(life);
+  }
+
+  /** The same for one that was read and not found. */
+  async isDroppedForWant(key: string, life: Life): Promise<boolean> {
+    if (!life.confirmed.delete(key)) return false;
+    const info = await this.#ask();
+    if (info === null || !this.isOf(info, life)) return false;
+    life.vanishing = doubtAgain(life.vanishing, info, [key]);
+    return isCertain(life.vanishing) && await this.#drop(life);
+  }
+
+  /** Takes a bucket away that takes what is written and does not give it back. */
+  async #drop(life: Life): Promise<true> {
+    const info = await this.#ask();
+    if (info === null || !this.isOf(info, life)) return true;
+    logOf(this.#bus).error(
+      "the store of the mesh does not give back what it has confirmed: its bucket is made again",
+      { bucket: this.#bus.subjects.bucket },
+    );
+    const { streams } = await this.manager();
+    try {
+      await streams.delete(this.stream);
+    } catch (error) {
+      if (codeOf(error) !== JetStreamApiCodes.StreamNotFound) throw error;
+    }
     return true;
   }
 
@@ -157,7 +191,7 @@ export class Bucket {
     );
     life.seen = Math.min(life.seen, seq);
     life.losses += 1;
-    life.doubted = null;
+    life.unlisted = null;
   }
 
   async #makeAgain(): Promise<Life> {
@@ -185,7 +219,9 @@ export class Bucket {
       base: (Number(ms) - firstMs) * revisionsPerMs,
       seen: 0,
       losses: 0,
-      doubted: null,
+      confirmed: new Set<string>(),
+      unlisted: null,
+      vanishing: null,
     };
     this.#life = life;
     if (known !== null) {
@@ -294,4 +330,29 @@ export class Bucket {
 /** What JetStream said was wrong; null for any other error. */
 function codeOf(error: unknown): number | null {
   return error instanceof JetStreamApiError ? error.code : null;
+}
+
+/**
+ * Something was missing, once more. A server that was the leader of the stream and does not know yet that it is
+ * none misses much for a while; servers that have lost it, for ever.
+ */
+function doubtAgain(
+  before: Doubt | null,
+  { cluster }: StreamInfo,
+  missing: readonly string[],
+): Doubt | null {
+  const { leader, replicas = [] } = cluster ?? {};
+  const heard = replicas.filter(({ active }) => active < heardMs * nsPerMs).length;
+  const leads = cluster === undefined || (leader !== undefined && heard * 2 >= replicas.length);
+  if (!leads) return null;
+  const now = performance.now();
+  const known = before !== null && now - before.until <= lookMs ? before : null;
+  const still = missing.filter((one) => known?.missing.has(one));
+  return known === null || still.length === 0
+    ? { since: now, until: now, missing: new Set(missing) }
+    : { since: known.since, until: now, missing: new Set(still) };
+}
+
+function isCertain(doubt: Doubt | null): boolean {
+  return doubt !== null && performance.now() - doubt.since >= lossMs;
 }

@@ -79,7 +79,12 @@ class JetStreamStore implements Store {
     checkedKey(key);
     return await this.#inLife(
       `read "${key}"`,
-      async (life) => await this.#read(life, key) ?? await this.#ifStill(life, null),
+      async (life) => {
+        const found = await this.#read(life, key);
+        if (found !== null) return found;
+        if (await this.#bucket.isDroppedForWant(key, life)) throw new LifeOver();
+        return await this.#ifStill(life, null);
+      },
     );
   }
 
@@ -97,6 +102,7 @@ class JetStreamStore implements Store {
     checkedKey(key);
     return await this.#inLife(`remove "${key}"`, async (life) => {
       if (revision !== undefined && revision <= life.base) return false;
+      life.confirmed.delete(key);
       const { streams } = await this.#bucket.manager();
       const upTo = revision === undefined ? {} : { seq: revision - life.base + 1 };
       const { purged } = await streams.purge(this.#bucket.stream, {
@@ -161,19 +167,22 @@ class JetStreamStore implements Store {
       .map((subject) => subject.slice(root.length))
       .filter((key) => key.startsWith(prefix)).sort();
     const entries: StoreEntry[] = [];
-    let unread = false;
+    const unread: string[] = [];
     for (let at = 0; at < keys.length; at += readsAtOnce) {
       const some = keys.slice(at, at + readsAtOnce);
       const found = await Promise.all(some.map((key) => this.#read(life, key)));
       for (const [index, entry] of found.entries()) {
-        if (entry === null) unread = true;
+        if (entry === null) unread.push(some[index]!);
         else entries.push({ key: some[index]!, ...entry });
       }
     }
+    if (unread.length === 0) {
+      life.unlisted = null;
+      return entries;
+    }
     // Removed meanwhile, or not known to the server that answered: the next round tells.
-    if (unread && !isLess && !this.#bucket.believes(life, info)) return null;
-    life.doubted = null;
-    return entries;
+    if (await this.#bucket.isDroppedFor(unread, life, info)) throw new LifeOver();
+    return null;
   }
 
   async #read(life: Life, key: string): Promise<StoredValue | null> {
@@ -183,6 +192,7 @@ class JetStreamStore implements Store {
       last_by_subj: life.root + key,
     });
     if (message === null) return null;
+    life.confirmed.delete(key);
     this.#bucket.onRead(life, message.seq, losses);
     return { value: new Uint8Array(message.data), revision: life.base + message.seq };
   }
@@ -198,6 +208,7 @@ class JetStreamStore implements Store {
           expect: { lastSubjectSequence: revision === null ? 0 : revision - life.base },
           timeout: requestTimeoutMs,
         });
+        life.confirmed.add(key);
         this.#bucket.onWritten(life, seq, before);
         return life.base + seq;
       } catch (error) {

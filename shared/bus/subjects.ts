@@ -349,7 +349,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
     storeRights: {
       publish: [
         "$JS.API.INFO",
-        ...["INFO", "CREATE", "UPDATE", "PURGE", "MSG.GET"].map((call) =>
+        ...["INFO", "CREATE", "UPDATE", "PURGE", "DELETE", "MSG.GET"].map((call) =>
           `$JS.API.STREAM.${call}.KV_${bucket}`
         ),
         `$KV.${bucket}.>`,

@@ -14,6 +14,7 @@ import {
   openStore,
   type Store,
 } from "../../shared/bus/mod.ts";
+import type { NatsConnection } from "nats";
 import { connectNats } from "../../shared/bus/transport.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { assert, suite, until } from "../support/harness.ts";
@@ -374,6 +375,98 @@ test("a store that only reads believes in the end that its newest writes are los
     assert.is((await store.list("")).length, 1);
   } finally {
     await lossy.server.stop();
+  }
+});
+
+const brokenError = "does not give back what it has confirmed";
+
+// After its members were killed among cut lines, a cluster confirmed every message and had none of them: three
+// coordinators led at the same time, each for a second, for ever.
+test("a bucket that confirms what it then does not have is made again", async () => {
+  const [one, two] = [await bus({ mesh: "void" }), await bus({ mesh: "void", name: "two" })];
+  const [store, other] = [await openStore(one), await openStore(two)];
+  await store.create("a", new Uint8Array(1));
+  await other.create("b", new Uint8Array(1));
+  // One that another takes away for good is no sign of it.
+  await other.remove("a");
+  assert.is(await store.get("a"), null);
+  const { config } = await api<StreamInfo>(server, "STREAM.INFO.KV_pgweir_void");
+  const shortest = { ...config, max_age: 100_000_000, duplicate_window: 100_000_000 };
+  await api(server, "STREAM.UPDATE.KV_pgweir_void", shortest);
+  lines.length = 0;
+  const said = () => lines.filter((line) => line.includes(brokenError)).length;
+  type Info = { state: { messages: number } };
+  let written = 0;
+  await until("the end of the bucket", async () => {
+    if (await store.create("leader", new Uint8Array(1)) !== null) written += 1;
+    await until("it to be gone", async () => {
+      const info = await api<Info>(server, "STREAM.INFO.KV_pgweir_void");
+      return info.state.messages === 0;
+    });
+    assert.is(await store.get("leader"), null);
+    return said() > 0;
+  }, 20_000);
+  assert.ok(written > 2);
+  assert.is(said(), 1);
+  const made = (await store.create("a", new Uint8Array(2)))!;
+  assert.equal((await other.list("")).map(({ key, revision }) => [key, revision]), [["a", made]]);
+});
+
+/** JetStream as far as a store needs it, of a stream that lists a key which it does not have. */
+function lossyJetStream(raw: NatsConnection, stream: string, active: () => number) {
+  const calls: string[] = [];
+  let config: { subjects: string[] } | null = null;
+  const notFound = { error: { code: 404, err_code: 10059, description: "stream not found" } };
+  const answers: Record<string, (request: string) => object> = {
+    CREATE: (request) => {
+      config = JSON.parse(request);
+      return answers["INFO"]!("");
+    },
+    DELETE: () => {
+      config = null;
+      return { success: true };
+    },
+    INFO: () => {
+      if (config === null) return notFound;
+      const life = calls.filter((call) => call === "CREATE").length;
+      const subjects = { [`${config.subjects[0]!.slice(0, -1)}a`]: 1 };
+      const state = { messages: 1, last_seq: 5, ...(life === 1 ? { subjects } : {}) };
+      const replicas = ["b", "c"].map((name) => ({ name, current: true, active: active() }));
+      return { config, state, cluster: { name: "x", leader: "a", replicas } };
+    },
+    UPDATE: () => answers["INFO"]!(""),
+    "MSG.GET": () => ({ error: { code: 404, err_code: 10037, description: "no message found" } }),
+  };
+  raw.subscribe("$JS.API.STREAM.>", {
+    callback: (_, message) => {
+      const call = message.subject.slice("$JS.API.STREAM.".length, -stream.length - 1);
+      calls.push(call);
+      message.respond(JSON.stringify(answers[call]!(message.string())));
+    },
+  });
+  return calls;
+}
+
+test("a bucket that lists what it does not have is made again, when most servers follow the one that says so", async () => {
+  const plain = await startNats({});
+  const raw = await connectNats({ servers: plain.url, token: plain.token });
+  try {
+    let activeMs = 60_000;
+    const calls = lossyJetStream(raw, "KV_pgweir_m", () => activeMs * 1_000_000);
+    await raw.flush();
+    const store = await openStore(await bus({}, plain));
+    const fails = async () => assert.match((await errorOf(store.list(""))).message, /do not agree/);
+    for (let at = 0; at < 5; at += 1) await fails();
+    assert.not(calls.includes("DELETE"));
+    activeMs = 1000;
+    await fails();
+    assert.not(calls.includes("DELETE"));
+    await until("a list", () => store.list("").catch(() => null), 20_000);
+    assert.is(calls.filter((call) => call === "DELETE").length, 1);
+    assert.is(calls.filter((call) => call === "CREATE").length, 2);
+  } finally {
+    await raw.close();
+    await plain.stop();
   }
 });
 
