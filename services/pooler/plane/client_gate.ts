@@ -83,6 +83,11 @@ export class ClientGate implements LeaseOwner {
         this.#refuse(isOver, refusals.noCoordinator);
       }
     }
+    this.#want();
+  }
+
+  #want(): void {
+    const { lease } = this;
     const wanted = lease.held + this.#waiting.length;
     if (wanted === lease.wanted) return;
     lease.wanted = wanted;
@@ -92,6 +97,7 @@ export class ClientGate implements LeaseOwner {
   #count(change: 1 | -1): void {
     this.lease.held += change;
     this.lease.touch();
+    this.#want();
   }
 
   #admit(): void {
@@ -107,6 +113,9 @@ export class ClientGate implements LeaseOwner {
     const refused = this.#waiting.filter(is);
     if (refused.length === 0) return;
     this.#waiting = this.#waiting.filter((waiter) => !is(waiter));
+    // At once: slots that are kept for clients who are gone may be lacking where others wait.
+    this.#want();
+    this.#plane.budget.ask();
     for (const { client, decided } of refused) if (!client.closed) decided(refusal);
   }
 }
