@@ -112,6 +112,11 @@ export class Cell extends Taker implements Portion {
     return floor;
   }
 
+  /** The floor of the last grant that was sent. */
+  get sentFloor(): number {
+    return this.#sent.floor;
+  }
+
   /** The worker has the last grant that was sent, if any was. */
   get acked(): boolean {
     return this.#sentSeq === 0 || this.#ack >= this.#sentSeq;
@@ -213,7 +218,8 @@ export class Cell extends Taker implements Portion {
   /** What the message `seq` says of this leaf; from now on it may arrive. */
   sending(seq: number, floor: number, now: number): LeafGrant {
     const { granted, pending } = this.#sent;
-    if (this.#sentSeq === 0 || this.target !== granted || this.pending !== pending) {
+    const isNews = this.target !== granted || this.pending !== pending || floor < this.#sent.floor;
+    if (this.#sentSeq === 0 || isNews) {
       this.#sent = { leaf: this.leaf.key, granted: this.target, floor, pending: this.pending };
       this.#sentSeq = seq;
     }

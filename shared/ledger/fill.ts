@@ -3,7 +3,7 @@
 // a taker with it, from its low to its high, until an account of it is full. Who takes is not known here:
 // cells or whole leaves. Pure: works on scratch fields of its arguments. Invariants:
 // - low <= filled <= max(low, high), and no account gives more than its room, whatever rounding does.
-// - Nobody could get more without an account being over-full: no slot is wasted.
+// - Nobody could get more without an account being over-full, but for what is held free for one turn.
 // - Who gets the slot that cannot be split is decided by turns and never by name.
 
 export interface FillAccount {
@@ -46,8 +46,15 @@ export type Keeps<T> = (taker: T) => boolean;
 /** Shares are fractions of small numbers: nothing that is not whole is so close to a whole number. */
 const ROUNDING = 1e-6;
 
-/** Sets `filled` of all takers; returns how many wait for their turn. */
-export function fill<T extends Taker>(takers: readonly T[], keeps: Keeps<T>): number {
+/**
+ * Sets `filled` of all takers; returns how many wait for their turn. `holdsFree`: turns are short, and what
+ * the first of those that wait needs beside what others have their turn at may stay free as long.
+ */
+export function fill<T extends Taker>(
+  takers: readonly T[],
+  keeps: Keeps<T>,
+  holdsFree = false,
+): number {
   const contested = giveUncontested(takers);
   if (contested.length === 0) return 0;
   findLevels(contested);
@@ -56,7 +63,7 @@ export function fill<T extends Taker>(takers: readonly T[], keeps: Keeps<T>): nu
     taker.filled = taker.low;
     give(taker, Math.min(whole - taker.low, roomOf(taker)));
   }
-  const waiting = giveTurns(contested, keeps);
+  const waiting = giveTurns(contested, keeps, holdsFree);
   giveRest(contested);
   return waiting;
 }
@@ -181,9 +188,14 @@ function stop(taker: Taker, level: number): void {
 
 /**
  * Rounds shares up as far as there is room: the smallest shares first, of equal ones those that have their
- * turn, then those that have been waiting for longest.
+ * turn, then those that have been waiting for longest. Who needs slots of several accounts, whose turns end
+ * at different moments, would never find all free: see `holdsFree`.
  */
-function giveTurns<T extends Taker>(contested: readonly T[], keeps: Keeps<T>): number {
+function giveTurns<T extends Taker>(
+  contested: readonly T[],
+  keeps: Keeps<T>,
+  holdsFree: boolean,
+): number {
   const uneven = contested.filter((taker) => taker.level - taker.filled > ROUNDING);
   const able = uneven.filter((taker) => roomOf(taker) >= 1);
   for (const taker of able) taker.keeps = keeps(taker);
@@ -191,10 +203,15 @@ function giveTurns<T extends Taker>(contested: readonly T[], keeps: Keeps<T>): n
     a.filled - b.filled || Number(b.keeps) - Number(a.keeps) || a.waitingSince - b.waitingSince
   );
   let served = 0;
+  let mayHold = holdsFree;
   for (const taker of able) {
-    if (roomOf(taker) < 1) continue;
-    roundUp(taker);
-    served++;
+    if (roomOf(taker) >= 1) {
+      roundUp(taker);
+      served++;
+    } else if (mayHold && !taker.keeps) {
+      mayHold = false;
+      for (const account of taker.accounts) if (account.room >= 1) account.room--;
+    }
   }
   return uneven.length - served;
 }

@@ -73,12 +73,14 @@ function fillByTurns<T extends Taker & { readonly target: number }>(
     takers,
     ({ turnSince, target, filled }) =>
       turnSince === null ? target > filled : now - turnSince < turnMs,
+    turnMs === ONLY_TURN_MS,
   );
   let turnAt = Infinity;
   for (const taker of takers) {
     if (taker.extra || taker.filled >= taker.high) taker.waitingSince = Infinity;
     if (!taker.extra) {
-      taker.turnSince = null;
+      // Whose turn is over does not keep what was not taken from it yet.
+      if (taker.filled >= taker.high) taker.turnSince = null;
       continue;
     }
     if (taker.turnSince === null || now - taker.turnSince >= turnMs) taker.turnSince = now;

@@ -316,6 +316,9 @@ export class WorkerCharges {
         if (now - Math.max(this.#heardAt, cell.sentAt) >= LOOK_MS) cell.ask();
       } else if (now - Math.max(cell.reportAt, cell.sentAt) >= UNHEARD_MS) {
         this.send(cell);
+      } else if (cell.sentFloor > this.#floorOf(cell)) {
+        // There are more workers now: an equal part is less.
+        this.send(cell);
       } else if (cell.target > 0 && now - cell.idleSince >= IDLE_MS) {
         cell.settle(0, false);
       }

@@ -108,6 +108,21 @@ test("fill() does not leave a slot to who keeps it while one with less waits for
   assert.equal(divide([3, 1], [...rows, ...others], keeps), [2, 1, 0]);
 });
 
+// Turns at either account ended at different moments: who needs both never found both free.
+test("fill() holds free what the first of those that wait needs beside what another has its turn at", () => {
+  const rows: Row[] = [
+    { accounts: [0, 1], high: 1 },
+    { accounts: [0], high: 1 },
+    { accounts: [1], high: 1 },
+  ];
+  const keeps = (taker: Taker) => taker.waitingSince === 1;
+  assert.equal(divide([1, 1], rows, keeps), [0, 1, 1]);
+  const takers = takersOf([1, 1], rows);
+  assert.is(fill(takers, keeps, true), 2);
+  assert.equal(takers.map(({ filled }) => filled), [0, 1, 0]);
+  assert.equal(divide([1, 1], rows), [1, 0, 0]);
+});
+
 /** What must hold of every division. */
 function check(
   caps: readonly number[],

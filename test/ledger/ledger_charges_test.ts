@@ -186,6 +186,23 @@ test("a silent worker stays charged, and is neither raised nor lowered", () => {
   assert.equal([...ledger.workers()].map(({ state }) => state), ["silent", "live"]);
 });
 
+// A worker that had been the first kept all slots for its floor: when it was lost nobody else got any.
+test("a floor shrinks to an equal part when there are more workers", () => {
+  const ledger = ledgerOf(oneLeaf(8));
+  ledger.report(reportOf(1, 1, { [LEAF]: { wanted: 8 } }), 0);
+  const { seq, leaves } = ledger.decide(0)[0]!.grant;
+  assert.is(leaves[0]!.floor, 8);
+  ledger.report(reportOf(2, 1, { clients: { wanted: 1 } }), 10);
+  const held = { wanted: 0, held: 0, granted: 8, ack: seq };
+  ledger.report(reportOf(1, 2, { [LEAF]: held }), 1500);
+  const later = ledger.decide(1500).find(({ worker }) => worker === 1);
+  assert.equal(later!.grant.leaves.map(({ granted, floor }) => [granted, floor]), [[8, 4]]);
+  ledger.report(reportOf(1, 3, { [LEAF]: { ...held, ack: later!.grant.seq } }), 3000);
+  ledger.report(reportOf(2, 2, { clients: { wanted: 1 } }), 3000);
+  const last = ledger.decide(3000).find(({ worker }) => worker === 1);
+  assert.equal(last!.grant.leaves, []);
+});
+
 test("a silent worker that is back gives back what others lack", () => {
   const { ledger, seq } = grantedLedger();
   const now = 10 + SILENT_MS;

@@ -539,8 +539,8 @@ class Simulation implements Cluster {
         this.#steadyChanges += this.#changes.get(`${worker.key} ${lease.leaf}`) ?? 0;
       }
     }
-    // The slot of a leaf that cannot be split may change hands, not much more.
-    if (this.#steadyChanges > cells / 2 + 2) {
+    // Slots of leaves that cannot be split may change hands, and with them those of an account that they share.
+    if (this.#steadyChanges > cells + 2) {
       throw this.#failure(
         `${this.#steadyChanges} changes of ${cells} shares in 30 s of steady demand`,
       );
