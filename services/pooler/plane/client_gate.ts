@@ -72,7 +72,6 @@ export class ClientGate implements LeaseOwner {
   }
 
   measure(now: number): void {
-    const { lease } = this;
     if (this.#waiting.length > 0) {
       this.#waiting = this.#waiting.filter(({ client }) => !client.closed);
       const { budget, settings } = this.#plane;
