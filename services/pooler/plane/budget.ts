@@ -26,7 +26,6 @@ const answerMs = 3000;
 
 export class Budget {
   readonly #plane: Plane;
-  readonly #leaseMs: number;
   readonly #refreshMs: number;
   readonly #table: LeaseTable;
   readonly #owners = new Map<Lease, LeaseOwner>();
@@ -34,12 +33,12 @@ export class Budget {
   #tokensAt = 0;
   #refreshedAt = -Infinity;
   #urgent = false;
+  /** A report that had to wait for its turn is on its way. */
   #paced = false;
 
   /** `leaseMs`: how long grants hold without contact; Infinity where contact can't be lost. */
   constructor(plane: Plane, leaseMs: number) {
     this.#plane = plane;
-    this.#leaseMs = leaseMs;
     this.#refreshMs = Math.min(refreshMs, leaseMs / refreshesPerLease);
     const { workerId, incarnation } = plane.seat;
     this.#table = new LeaseTable({ worker: workerId, incarnation, leaseMs });
@@ -67,7 +66,7 @@ export class Budget {
 
   /** Out of contact for so long that nothing may be opened beyond the floors. */
   get isLost(): boolean {
-    return this.silentMs > this.#leaseMs;
+    return this.#table.lapsed(performance.now());
   }
 
   /** For the cold moment before something is opened: the process may have slept since the last sweep. */
@@ -81,7 +80,7 @@ export class Budget {
   }
 
   onBatchEnd(): void {
-    if (this.#urgent) this.#report(false);
+    if (this.#urgent) this.#report();
   }
 
   onGrant(grant: Grant): void {
@@ -104,26 +103,31 @@ export class Budget {
   sweep(now: number): void {
     this.#table.expire(performance.now());
     for (const owner of this.#owners.values()) owner.measure(now);
-    this.#report(false);
+    this.#report();
   }
 
-  #report(paced: boolean): void {
+  #report(): void {
     const now = performance.now();
-    const full = now - this.#refreshedAt >= this.#refreshMs;
     if (!this.#mayReport(now)) {
-      if (this.#urgent && !this.#paced) {
-        this.#paced = true;
-        this.#plane.reactor.after(paceMs, () => this.#report(true));
-      }
+      if (this.#urgent) this.#reportLater();
       return;
     }
-    if (paced) this.#paced = false;
     this.#urgent = false;
+    const full = now - this.#refreshedAt >= this.#refreshMs;
     if (full) this.#refreshedAt = now;
     const reports = this.#table.reports(now, full);
     if (reports.length === 0) return;
     this.#tokens--;
     this.#plane.control.post({ type: "reports", reports });
+  }
+
+  #reportLater(): void {
+    if (this.#paced) return;
+    this.#paced = true;
+    this.#plane.reactor.after(paceMs, () => {
+      this.#paced = false;
+      this.#report();
+    });
   }
 
   #mayReport(now: number): boolean {
