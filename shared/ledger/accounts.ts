@@ -73,7 +73,7 @@ function limited(name: string, cap: number): AccountRule[] {
   return cap > 0 ? [{ name, cap }] : [];
 }
 
-/** The parts of a limit add up to it, but nobody's part is nothing. */
-function shareOf(cap: number, { index, count }: Part): number {
+/** One worker's part of a limit: the parts add up to it, but nobody's part is nothing. */
+export function shareOf(cap: number, { index, count }: Part): number {
   return cap === 0 ? 0 : Math.max(1, Math.floor(cap / count) + (index < cap % count ? 1 : 0));
 }

@@ -2,7 +2,7 @@
 // LeaseTable; leaves and rules say what is counted. Pure: no input or output, and no clock, so that
 // every caller passes `now` in milliseconds of a clock of its own that only goes forward.
 
-export { leafRules } from "./accounts.ts";
+export { leafRules, shareOf } from "./accounts.ts";
 export type { AccountRule, LeafRule, LeafRules, Part } from "./accounts.ts";
 export {
   clientsDbLeaf,
@@ -17,7 +17,7 @@ export { LeaseTable } from "./lease_table.ts";
 export type { Lease } from "./lease.ts";
 export { Ledger } from "./ledger.ts";
 export type { AccountView, LedgerOptions, WorkerView } from "./ledger.ts";
-export { LEAVES_MAX } from "./messages.ts";
+export { isCount, LEAVES_MAX } from "./messages.ts";
 export type {
   Charge,
   Charges,

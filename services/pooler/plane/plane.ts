@@ -4,7 +4,12 @@
 
 import { randomFillSync } from "node:crypto";
 import type { Config, DatabaseConfig, Settings } from "../../../shared/config/mod.ts";
-import { clientsDbLeaf, clientsLeaf, clientsUserLeaf } from "../../../shared/ledger/mod.ts";
+import {
+  clientsDbLeaf,
+  clientsLeaf,
+  clientsUserLeaf,
+  shareOf,
+} from "../../../shared/ledger/mod.ts";
 import {
   accept,
   closeFd,
@@ -138,9 +143,7 @@ export class Plane {
 
   /** The most of a limit that this worker may have: all of it, unless limits are divided. */
   share(limit: number): number {
-    if (!this.#limitsDivided) return limit;
-    const { index, count } = this.seat;
-    return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
+    return this.#limitsDivided ? Math.max(1, shareOf(limit, this.seat)) : limit;
   }
 
   nextId(): number {
