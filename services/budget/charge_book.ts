@@ -10,8 +10,8 @@
 // would ever speak again: now it finds the note there.
 
 import { BusError, type Store, type StoredValue } from "../../shared/bus/mod.ts";
+import type { Charges } from "../../shared/ledger/mod.ts";
 import {
-  type Charges,
   chargesKey,
   chargesPrefix,
   decodeCharges,

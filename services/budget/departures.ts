@@ -6,12 +6,11 @@
 
 import type { BudgetAuth, Config } from "../../shared/config/mod.ts";
 import { parseBudgetAuth } from "../../shared/config/mod.ts";
-import { type Ledger, parseLeaf } from "../../shared/ledger/mod.ts";
+import { type Charges, type Ledger, parseLeaf } from "../../shared/ledger/mod.ts";
 import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
 import { lookAtBackends } from "./backends.ts";
 import type { ChargeBook } from "./charge_book.ts";
 import { type Finding, inspect, type Inspected } from "./inspection.ts";
-import type { Charges } from "./saved_charges.ts";
 import { nameOf, type Sightings, type WorkerName } from "./sightings.ts";
 
 export interface DeparturesOptions {

@@ -3,9 +3,8 @@
 // Invariant: one look at a time. A worker that anything about is unknown is never called free.
 
 import type { BudgetAuth, Config } from "../../shared/config/mod.ts";
-import { parseLeaf } from "../../shared/ledger/mod.ts";
+import { type Charges, parseLeaf } from "../../shared/ledger/mod.ts";
 import { BackendView, groupOf, lookAtBackends, type NamedBackends } from "./backends.ts";
-import type { Charges } from "./saved_charges.ts";
 import type { Sightings, WorkerName } from "./sightings.ts";
 
 export interface Inspected extends WorkerName {

@@ -3,14 +3,7 @@
 // answer was lost knows its own again.
 
 import { decode, Encoder } from "@msgpack/msgpack";
-
-/** Slots a worker is charged for a leaf, and those of them it keeps without contact. */
-export interface Charge {
-  readonly charge: number;
-  readonly floor: number;
-}
-
-export type Charges = ReadonlyMap<string, Charge>;
+import { type Charge, type Charges, isCount } from "../../shared/ledger/mod.ts";
 
 /** The machine a worker runs on, and which of its runs since it was switched on. */
 export interface Place {
@@ -92,8 +85,4 @@ function readLeaves(raw: unknown): Map<string, Charge> | null {
     charges.set(leaf, { charge, floor });
   }
   return charges;
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
 }

@@ -4,9 +4,9 @@
 // goodbye is answered only once it is noted in the store; after close() nothing is written or sent.
 
 import { setTimeout as delay } from "node:timers/promises";
-import type { Bus, Report, Store } from "../../shared/bus/mod.ts";
+import type { Bus, Store } from "../../shared/bus/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
-import { leafRules, Ledger } from "../../shared/ledger/mod.ts";
+import { leafRules, Ledger, type Report } from "../../shared/ledger/mod.ts";
 import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
 import { ChargeBook } from "./charge_book.ts";
 import { Departures } from "./departures.ts";

@@ -1,57 +1,19 @@
 // The messages by which workers and coordinators share the mesh's budgets: what they hold and want,
-// what they may have, who leads, who is gone. What the numbers mean is the ledger's business. Pure.
+// what they may have, who leads, who is gone. What reports and grants are is the ledger's business; here
+// is how they travel. Pure.
 // Bounds: at most 200 leaves in a message, 1000 characters in a leaf, 2^31 - 1 slots in a number and
 // 65,536 backends in a leaf; a payload of 256 KiB holds 200 leaves of the longest names.
 
+import {
+  type Grant,
+  LEAF_LENGTH_MAX,
+  type LeafGrant,
+  type LeafReport,
+  LEAVES_MAX,
+  type Report,
+} from "../ledger/mod.ts";
 import { checkItems, fieldsOf, isCount, isText, isWorkerId } from "./checks.ts";
 import type { Fields, Payload } from "./payload.ts";
-
-/** What a worker says of one leaf. */
-export interface LeafReport {
-  readonly leaf: string;
-  /** Slots in use now. */
-  readonly held: number;
-  /** Slots it could use now, those it holds among them. */
-  readonly wanted: number;
-  /** What it acts on now. */
-  readonly granted: number;
-  /** The `seq` of the grant that last set this leaf. */
-  readonly ack: number;
-  /** The age of its oldest idle slot in whole milliseconds, rounded up; 0: none is idle. */
-  readonly idleMs: number;
-}
-
-/** Absolute numbers of some or all leaves of a worker. */
-export interface Report {
-  readonly worker: number;
-  readonly incarnation: number;
-  /** The highest epoch the worker has seen: it acts on no grant of a lower one. */
-  readonly epoch: number;
-  readonly seq: number;
-  readonly leaves: readonly LeafReport[];
-}
-
-/** What a worker may have of one leaf. */
-export interface LeafGrant {
-  readonly leaf: string;
-  readonly granted: number;
-  /** What it keeps without contact; at most `granted`. */
-  readonly floor: number;
-  /** More follows as soon as others give back. */
-  readonly pending: boolean;
-}
-
-/** Absolute numbers of some leaves of a worker; none at all is an answer too. */
-export interface Grant {
-  readonly worker: number;
-  readonly incarnation: number;
-  readonly epoch: number;
-  /** Rises for each worker, incarnation and epoch. */
-  readonly seq: number;
-  /** The highest `seq` of a report that was processed. */
-  readonly report: number;
-  readonly leaves: readonly LeafGrant[];
-}
 
 export interface BudgetLeader {
   readonly epoch: number;
@@ -77,8 +39,6 @@ export interface BudgetBackends {
   readonly leaves: readonly LeafBackends[];
 }
 
-export const maxLeaves = 200;
-const maxLeafCharacters = 1000;
 const maxNameCharacters = 300;
 const maxSlots = 0x7fff_ffff;
 const pidBytes = 4;
@@ -86,7 +46,7 @@ const maxPidsBytes = 65_536 * pidBytes;
 const maxBytes = 256 * 1024;
 
 function isLeaf(value: unknown): value is string {
-  return isText(value, maxLeafCharacters) && value !== "";
+  return isText(value, LEAF_LENGTH_MAX) && value !== "";
 }
 
 function isSlots(value: unknown): value is number {
@@ -111,7 +71,7 @@ function inRows<M extends { readonly leaves: readonly L[] }, L extends object>(
     pack: (message) => ({ ...message, leaves: message.leaves.map(toRow) }),
     unpack(raw) {
       const { leaves } = raw;
-      if (!Array.isArray(leaves) || leaves.length > maxLeaves) return {};
+      if (!Array.isArray(leaves) || leaves.length > LEAVES_MAX) return {};
       return { ...raw, leaves: leaves.map(fromRow) };
     },
   };
@@ -133,7 +93,7 @@ export const budgetReportPayload: Payload<Report> = {
   wire: inRows<Report, LeafReport>(["leaf", "held", "wanted", "granted", "ack", "idleMs"]),
   check(raw) {
     const { worker, incarnation, epoch, seq } = raw;
-    const leaves = checkItems(raw.leaves, maxLeaves, checkLeafReport);
+    const leaves = checkItems(raw.leaves, LEAVES_MAX, checkLeafReport);
     if (
       !isWorkerId(worker) || !isCount(incarnation) || !isCount(epoch) || !isCount(seq) ||
       leaves === null
@@ -157,7 +117,7 @@ export const budgetGrantPayload: Payload<Grant> = {
   wire: inRows<Grant, LeafGrant>(["leaf", "granted", "floor", "pending"]),
   check(raw) {
     const { worker, incarnation, epoch, seq, report } = raw;
-    const leaves = checkItems(raw.leaves, maxLeaves, checkLeafGrant);
+    const leaves = checkItems(raw.leaves, LEAVES_MAX, checkLeafGrant);
     if (
       !isWorkerId(worker) || !isCount(incarnation) || !isCount(epoch) || !isCount(seq) ||
       !isCount(report) || leaves === null
@@ -205,7 +165,7 @@ export const budgetBackendsPayload: Payload<BudgetBackends> = {
   wire: inRows<BudgetBackends, LeafBackends>(["leaf", "pids"]),
   check(raw) {
     const { worker, incarnation } = raw;
-    const leaves = checkItems(raw.leaves, maxLeaves, checkLeafBackends);
+    const leaves = checkItems(raw.leaves, LEAVES_MAX, checkLeafBackends);
     if (!isWorkerId(worker) || !isCount(incarnation) || leaves === null) return null;
     return { worker, incarnation, leaves };
   },

@@ -2,17 +2,7 @@
 // imports the NATS client.
 
 export type { Bus, BusCounters, BusOptions, Delivery, Handler } from "./api.ts";
-export type {
-  BudgetBackends,
-  BudgetLeader,
-  GoneWorker,
-  Grant,
-  LeafBackends,
-  LeafGrant,
-  LeafReport,
-  Report,
-} from "./budget_messages.ts";
-export { maxLeaves } from "./budget_messages.ts";
+export type { BudgetBackends, BudgetLeader, GoneWorker, LeafBackends } from "./budget_messages.ts";
 export { connectBus } from "./bus.ts";
 export { isWorkerId } from "./checks.ts";
 export {

@@ -4,6 +4,7 @@
 // add some. Pure.
 // Invariants: all subjects begin with `pgweir.<mesh>.`; a cancel key is only ever in a payload.
 
+import type { Grant, Report } from "../ledger/mod.ts";
 import {
   type BudgetBackends,
   budgetBackendsPayload,
@@ -13,9 +14,7 @@ import {
   budgetReportPayload,
   type GoneWorker,
   goneWorkerPayload,
-  type Grant,
   heardPayload,
-  type Report,
 } from "./budget_messages.ts";
 import { isCount, isOneOf, isText, isWorkerId } from "./checks.ts";
 import { BusError } from "./errors.ts";

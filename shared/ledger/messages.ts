@@ -1,6 +1,6 @@
-// The plain data that goes in and out of the ledger and the lease table. Structurally the messages of
-// the bus (shared/bus), written down again so that this folder stays free of the bus. All numbers are
-// whole and absolute ("so many now"), never differences: a lost, doubled or late message does no harm.
+// The plain data that goes in and out of the ledger and the lease table, and over the bus (shared/bus has
+// their wire form; this folder is free of it). All numbers are whole and absolute ("so many now"), never
+// differences: a lost, doubled or late message does no harm.
 
 /** What a worker says of one leaf. */
 export interface LeafReport {
@@ -13,7 +13,7 @@ export interface LeafReport {
   readonly granted: number;
   /** grants of this epoch for this leaf with this seq or a lower one are ignored from now on */
   readonly ack: number;
-  /** age of its oldest idle slot; 0 = none is idle */
+  /** age of its oldest idle slot in milliseconds; 0 = none is idle */
   readonly idleMs: number;
 }
 

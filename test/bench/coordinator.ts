@@ -30,14 +30,13 @@ import { parseArgs } from "node:util";
 import {
   type Bus,
   connectBus,
-  type Grant,
   MemoryStore,
   openEmbeddedStore,
   openStore,
   type Pattern,
   serveStore,
 } from "../../shared/bus/mod.ts";
-import { type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
+import { type Grant, type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
 import { processUsage, runtimeCommand, type RuntimeName } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { seededRandom, until } from "../support/harness.ts";

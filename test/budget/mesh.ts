@@ -10,14 +10,13 @@ import {
   type Bus,
   connectBus,
   EmbeddedBus,
-  type Grant,
   MemoryStore,
   openEmbeddedStore,
   openStore,
   serveStore,
   type Store,
 } from "../../shared/bus/mod.ts";
-import { type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
+import { type Grant, type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { until } from "../support/harness.ts";

@@ -8,12 +8,9 @@ import {
   budgetLeaderPayload,
   budgetReportPayload,
   goneWorkerPayload,
-  type Grant,
   heardPayload,
-  type LeafReport,
-  maxLeaves,
-  type Report,
 } from "../../shared/bus/budget_messages.ts";
+import { type Grant, type LeafReport, LEAVES_MAX, type Report } from "../../shared/ledger/mod.ts";
 import { decodePayload, encodePayload, maxPayloadBytes } from "../../shared/bus/codec.ts";
 import type { Payload } from "../../shared/bus/payload.ts";
 import { assert, suite } from "../support/harness.ts";
@@ -61,7 +58,7 @@ test("decodePayload() undoes encodePayload()", () => {
 test("a message of the longest leaves fits, and one more leaf is refused", () => {
   // Percent-encoded names are ASCII; a name that is not takes more bytes, and fewer fit.
   const named = (at: number) => `pool:${String(at).padStart(6, "0")}/${"%C3%A4".repeat(164)}`;
-  const names = Array.from({ length: maxLeaves }, (_, at) => named(at).padEnd(1000, "x"));
+  const names = Array.from({ length: LEAVES_MAX }, (_, at) => named(at).padEnd(1000, "x"));
   const full = names.map((leaf) => ({
     leaf,
     held: mostSlots,
