@@ -24,6 +24,19 @@ function candidate(store: TestStore, clock: Clock, name: string, leastEpoch = ()
   return { election, events };
 }
 
+/** A candidate with a store and a clock. */
+function alone() {
+  const store = new TestStore();
+  const clock = new Clock();
+  return { store, clock, a: candidate(store, clock, "a") };
+}
+
+/** And another one over the same store. */
+function rivals() {
+  const { store, clock, a } = alone();
+  return { store, clock, a, b: candidate(store, clock, "b") };
+}
+
 /** Lets the time pass in small steps, in which all candidates do what is due. */
 async function pass(clock: Clock, ms: number, ...elections: readonly Election[]) {
   for (let at = 0; at < ms; at += 100) {
@@ -41,10 +54,7 @@ tests("tick() claims a store that knows no leader, with the first epoch", async 
 });
 
 tests("tick() makes one of two candidates the leader, who keeps renewing", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
-  const b = candidate(store, clock, "b");
+  const { clock, a, b } = rivals();
   await Promise.all([a.election.tick(), b.election.tick()]);
   await pass(clock, 20_000, a.election, b.election);
   assert.equal([a.events, b.events], [["elected 10"], []]);
@@ -52,10 +62,7 @@ tests("tick() makes one of two candidates the leader, who keeps renewing", async
 });
 
 tests("tick() takes over a term after nothing was renewed for its length", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
-  const b = candidate(store, clock, "b");
+  const { clock, a, b } = rivals();
   await a.election.tick();
   await pass(clock, 5000, a.election, b.election);
   await pass(clock, 2400, b.election);
@@ -75,10 +82,7 @@ tests("leading is false after the time in which nothing was renewed, before any 
 });
 
 tests("a leader that slept over its term finds its successor and follows", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
-  const b = candidate(store, clock, "b");
+  const { clock, a, b } = rivals();
   await a.election.tick();
   await pass(clock, 5000, b.election);
   assert.equal(b.events, ["elected 11"]);
@@ -88,9 +92,7 @@ tests("a leader that slept over its term finds its successor and follows", async
 });
 
 tests("confirm() says no, and deposes, when another took over since", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
+  const { store, clock, a } = alone();
   const slow = candidate(store, new Clock(), "b");
   await a.election.tick();
   await slow.election.tick();
@@ -110,9 +112,7 @@ tests("confirm() says no, and deposes, when another took over since", async () =
 });
 
 tests("confirm() begins a write of its own when a renewal is under way", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
+  const { store, a } = alone();
   await a.election.tick();
   let release = () => {};
   store.fate = () => new Promise((resolve) => release = () => resolve("done"));
@@ -129,9 +129,7 @@ tests("confirm() begins a write of its own when a renewal is under way", async (
 tests(
   "a renewal whose answer was lost is found again by its name, not taken for another's",
   async () => {
-    const store = new TestStore();
-    const clock = new Clock();
-    const a = candidate(store, clock, "a");
+    const { store, clock, a } = alone();
     await a.election.tick();
     store.fate = (operation) => operation === "update" ? "untold" : "done";
     await pass(clock, 1000, a.election);
@@ -142,9 +140,7 @@ tests(
 );
 
 tests("a claim whose answer was lost is followed by a claim of the next epoch", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
+  const { store, clock, a } = alone();
   store.fate = (operation) => operation === "create" ? "untold" : "done";
   await pass(clock, 1000, a.election);
   assert.equal(a.events, ["elected 11"]);
@@ -153,9 +149,7 @@ tests("a claim whose answer was lost is followed by a claim of the next epoch", 
 tests(
   "a leader without its store stops in time and leads again at once when it is back",
   async () => {
-    const store = new TestStore();
-    const clock = new Clock();
-    const a = candidate(store, clock, "a");
+    const { store, clock, a } = alone();
     await a.election.tick();
     store.fate = () => "lost";
     await pass(clock, 1900, a.election);
@@ -180,10 +174,7 @@ tests("doubt() stops a leader until a renewal succeeded", async () => {
 });
 
 tests("resign() lets another lead at its next look, with a higher epoch", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
-  const b = candidate(store, clock, "b");
+  const { clock, a, b } = rivals();
   await a.election.tick();
   await b.election.tick();
   await a.election.resign();
@@ -193,9 +184,7 @@ tests("resign() lets another lead at its next look, with a higher epoch", async 
 });
 
 tests("promised() makes a leader lead again above what a worker has promised", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
+  const { clock, a } = alone();
   await a.election.tick();
   a.election.promised(10);
   assert.is(a.election.leading, true);
@@ -214,10 +203,7 @@ tests("promised() does not believe an epoch that no election can have reached", 
 
 // A nats-server came back without its files, and its coordinators began again with epochs that workers ignore.
 tests("a leader whose key is lost leads again above its epoch, and nobody else does", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
-  const b = candidate(store, clock, "b");
+  const { store, clock, a, b } = rivals();
   await pass(clock, 2000, a.election, b.election);
   store.values.clear();
   await pass(clock, 20_000, a.election, b.election);
@@ -230,10 +216,7 @@ tests("a leader whose key is lost leads again above its epoch, and nobody else d
 });
 
 tests("a follower of a lost key waits until its leader must have noticed", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
-  const b = candidate(store, clock, "b");
+  const { store, clock, a, b } = rivals();
   await pass(clock, 2000, a.election, b.election);
   store.values.clear();
   await pass(clock, 3900, b.election);
@@ -265,9 +248,7 @@ tests(
 );
 
 tests("a leader that was only heard of counts as one when the store has none", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
+  const { clock, a } = alone();
   a.election.heard({ epoch: Number.MAX_SAFE_INTEGER, name: "b" });
   a.election.heard({ epoch: 30, name: "b" });
   await pass(clock, 3900, a.election);
@@ -277,10 +258,7 @@ tests("a leader that was only heard of counts as one when the store has none", a
 });
 
 tests("what a leader remembers is not the latest when another led after it", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
-  const b = candidate(store, clock, "b");
+  const { store, clock, a, b } = rivals();
   await pass(clock, 1000, a.election, b.election);
   await pass(clock, 5000, b.election);
   assert.equal(b.events, ["elected 11"]);
@@ -292,10 +270,7 @@ tests("what a leader remembers is not the latest when another led after it", asy
 
 // Members of a cluster of nats-servers were killed, and what they had confirmed last was lost.
 tests("a leader whose store has lost its newest writes takes over again", async () => {
-  const store = new TestStore();
-  const clock = new Clock();
-  const a = candidate(store, clock, "a");
-  const b = candidate(store, clock, "b");
+  const { store, clock, a, b } = rivals();
   await pass(clock, 1000, a.election, b.election);
   const then = new Map(store.values);
   await pass(clock, 5000, a.election, b.election);
@@ -313,10 +288,7 @@ for (const how of ["frozen", "resigned"]) {
   tests(
     `an earlier leader that finds its record again waits for the later one: ${how}`,
     async () => {
-      const store = new TestStore();
-      const clock = new Clock();
-      const a = candidate(store, clock, "a");
-      const b = candidate(store, clock, "b");
+      const { store, clock, a, b } = rivals();
       await pass(clock, 1000, a.election);
       if (how === "resigned") await a.election.resign();
       const then = new Map(store.values);
