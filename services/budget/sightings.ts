@@ -4,7 +4,7 @@
 // that was heard after the first word of another boot of the same host is no earlier one: these are two
 // machines with one name, for as long as both are known.
 
-import type { BudgetBackends, Presence } from "../../shared/bus/mod.ts";
+import { type BudgetBackends, type Presence, unpackPids } from "../../shared/bus/mod.ts";
 import type { Place } from "./saved_charges.ts";
 
 export interface WorkerName {
@@ -73,7 +73,7 @@ export class Sightings {
     this.#heard(sighting, now);
     for (const { leaf, pids } of leaves) {
       if (pids.length === 0) sighting.pids.delete(leaf);
-      else sighting.pids.set(leaf, readPids(pids));
+      else sighting.pids.set(leaf, new Set(unpackPids(pids)));
     }
   }
 
@@ -221,12 +221,4 @@ function areNamesakes(boots: ReadonlyMap<string, Boot>): boolean {
     heardAt = Math.max(heardAt, boot.heardAt);
   }
   return false;
-}
-
-/** Big-endian 32-bit numbers. */
-function readPids(bytes: Uint8Array): Set<number> {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const pids = new Set<number>();
-  for (let at = 0; at + 4 <= bytes.length; at += 4) pids.add(view.getUint32(at));
-  return pids;
 }

@@ -12,6 +12,7 @@ import {
   busOptions,
   type CancelOutcome,
   connectBus,
+  packPids,
   type WorkerState,
 } from "../../shared/bus/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
@@ -333,13 +334,6 @@ export class Control {
     }
     this.#tell({ type: "cancelRouted", id, outcome });
   }
-}
-
-/** Process ids as unsigned 32-bit numbers, big-endian. */
-function packPids(pids: readonly number[]): Uint8Array {
-  const view = new DataView(new ArrayBuffer(4 * pids.length));
-  for (const [index, pid] of pids.entries()) view.setUint32(4 * index, pid);
-  return new Uint8Array(view.buffer);
 }
 
 /** Host names of listen_addr become addresses; numeric ones and "*" stay. */

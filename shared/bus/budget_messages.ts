@@ -28,7 +28,7 @@ export interface GoneWorker {
 
 export interface LeafBackends {
   readonly leaf: string;
-  /** The process ids of its server connections, as big-endian 32-bit numbers. */
+  /** The process ids of its server connections; see packPids(). */
   readonly pids: Uint8Array;
 }
 
@@ -44,6 +44,18 @@ const maxSlots = 0x7fff_ffff;
 const pidBytes = 4;
 const maxPidsBytes = 65_536 * pidBytes;
 const maxBytes = 256 * 1024;
+
+/** Process ids as unsigned 32-bit numbers, big-endian. */
+export function packPids(pids: readonly number[]): Uint8Array {
+  const view = new DataView(new ArrayBuffer(pidBytes * pids.length));
+  for (const [index, pid] of pids.entries()) view.setUint32(pidBytes * index, pid);
+  return new Uint8Array(view.buffer);
+}
+
+export function unpackPids(bytes: Uint8Array): number[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return Array.from({ length: bytes.length / pidBytes }, (_, at) => view.getUint32(pidBytes * at));
+}
 
 function isLeaf(value: unknown): value is string {
   return isText(value, LEAF_LENGTH_MAX) && value !== "";
