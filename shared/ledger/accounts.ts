@@ -4,7 +4,7 @@
 import type { Config } from "../config/mod.ts";
 import { lookupDatabase, poolSizeFor } from "../config/mod.ts";
 import type { Leaf } from "./leaf.ts";
-import { encodeName, parseLeaf } from "./leaf.ts";
+import { encodeName, isSticky, parseLeaf } from "./leaf.ts";
 
 export interface AccountRule {
   readonly name: string;
@@ -12,13 +12,13 @@ export interface AccountRule {
 }
 
 export interface LeafRule {
-  /** one slot of the leaf is charged to each of them */
+  /** one slot of the leaf is charged to each of them; none: nothing limits it */
   readonly accounts: readonly AccountRule[];
-  /** what is held is never taken away: a client is not disconnected to make room */
+  /** what is held is never taken away: nobody is disconnected to make room */
   readonly sticky: boolean;
 }
 
-/** The rule of a leaf by its key; null: there is no such leaf, or nothing limits it. */
+/** The rule of a leaf by its key; null: there is no such leaf, and nothing may be had of it. */
 export type LeafRules = (leaf: string) => LeafRule | null;
 
 /** A worker's place in a fleet that divides each limit by its size. */
@@ -31,23 +31,26 @@ export interface Part {
 export function leafRules(config: Config, part: Part = { index: 0, count: 1 }): LeafRules {
   return (key) => {
     const leaf = parseLeaf(key);
-    if (leaf === null) return null;
-    const accounts = limitsOf(config, key, leaf)
-      .map(({ name, cap }) => ({ name, cap: shareOf(cap, part) }));
-    return accounts.length === 0 ? null : { accounts, sticky: leaf.kind !== "pool" };
+    const limits = leaf === null ? null : limitsOf(config, key, leaf);
+    if (limits === null) return null;
+    const accounts = limits.map(({ name, cap }) => ({ name, cap: shareOf(cap, part) }));
+    return { accounts, sticky: isSticky(key) };
   };
 }
 
-function limitsOf(config: Config, key: string, leaf: Leaf): AccountRule[] {
+function limitsOf(config: Config, key: string, leaf: Leaf): AccountRule[] | null {
   const { settings, users } = config;
-  if (leaf.kind === "clients") return limited(key, settings.maxClientConn);
+  if (leaf.kind === "clients") {
+    // Other than the limits below, 0 lets nobody in.
+    return settings.maxClientConn > 0 ? [{ name: key, cap: settings.maxClientConn }] : null;
+  }
   if (leaf.kind === "clients/user") {
     const own = users.get(leaf.user)?.maxUserClientConnections;
     return limited(key, own ?? settings.maxUserClientConnections);
   }
   const database = lookupDatabase(config, leaf.database);
   if (leaf.kind === "clients/db") {
-    if (database === null) return [];
+    if (database === null) return null;
     return limited(key, database.maxDbClientConnections ?? settings.maxDbClientConnections);
   }
   const ofUser = limited(
@@ -56,16 +59,15 @@ function limitsOf(config: Config, key: string, leaf: Leaf): AccountRule[] {
   );
   if (database === null) {
     // Connections to a database that is no more in the file count for their user until they are closed.
-    return ofUser.length === 0 ? [] : [{ name: key, cap: 0 }, ...ofUser];
+    return ofUser.length === 0 ? null : [{ name: key, cap: 0 }, ...ofUser];
   }
-  return [
-    { name: key, cap: poolSizeFor(config, leaf.database, leaf.user) },
-    ...limited(
-      `db:${encodeName(leaf.database)}`,
-      database.maxDbConnections ?? settings.maxDbConnections,
-    ),
-    ...ofUser,
-  ];
+  const ofDatabase = limited(
+    `db:${encodeName(leaf.database)}`,
+    database.maxDbConnections ?? settings.maxDbConnections,
+  );
+  if (leaf.kind === "direct") return [...ofDatabase, ...ofUser];
+  const cap = poolSizeFor(config, leaf.database, leaf.user);
+  return [{ name: key, cap }, ...ofDatabase, ...ofUser];
 }
 
 /** 0 is no limit, here and in PgBouncer's settings of this kind. */

@@ -3,15 +3,16 @@
 // each component is divided by itself, and only when something in it changed. Invariant: `charged` of an
 // account is the sum of the charges of its cells at every moment (Cell keeps it).
 
-import type { LeafRule, LeafRules } from "./accounts.ts";
+import type { LeafRules } from "./accounts.ts";
 import type { Cell } from "./cell.ts";
 import { type FillAccount, Taker } from "./fill.ts";
-import { clientsLeaf } from "./leaf.ts";
+import { holdsClients, isSticky } from "./leaf.ts";
+import { UNLIMITED } from "./messages.ts";
 
 export class Account implements FillAccount {
   readonly name: string;
   cap: number;
-  /** stands in for a leaf without a rule: nothing may be had of it */
+  /** no limit of the configuration: stands in where a leaf has no rule, or nothing limits it */
   readonly hidden: boolean;
   component: Component;
   charged = 0;
@@ -44,6 +45,7 @@ export class ChargedLeaf extends Taker {
   readonly key: string;
   readonly accounts: readonly Account[];
   readonly sticky: boolean;
+  readonly ofClients: boolean;
   /** nobody can have more of it */
   readonly cap: number;
   cells = 0;
@@ -59,7 +61,15 @@ export class ChargedLeaf extends Taker {
     this.key = key;
     this.accounts = accounts;
     this.sticky = sticky;
-    this.cap = Math.min(...accounts.map(({ cap }) => cap));
+    this.ofClients = holdsClients(key);
+    this.cap = Math.min(UNLIMITED, ...accounts.map(({ cap }) => cap));
+  }
+
+  /** What each of so many workers can always have, if it has anything; all of them together can. */
+  partOf(workers: number): number {
+    const [first] = this.accounts;
+    if (first!.cap === Infinity) return UNLIMITED;
+    return Math.max(1, Math.floor(this.cap / Math.max(1, workers)));
   }
 
   get component(): Component {
@@ -119,7 +129,7 @@ export class Components {
   }
 
   hasRule(key: string): boolean {
-    return this.#ruleOf(key) !== null;
+    return this.#rules(key) !== null;
   }
 
   /** A cell joins the leaf it is for; `former`: the accounts by the rules before these. */
@@ -172,17 +182,13 @@ export class Components {
     for (const { component } of this.#accounts.values()) this.stir(component);
   }
 
-  #ruleOf(key: string): LeafRule | null {
-    const rule = this.#rules(key);
-    return rule === null || rule.accounts.length === 0 ? null : rule;
-  }
-
   /**
    * A leaf without a rule may have nothing, and is charged to its former accounts until it has given all
-   * back: its connections still count.
+   * back: its connections still count. One that nothing limits has an account without a cap: what is
+   * granted of it is known, should there be a limit some day.
    */
   #open(key: string, former: readonly Account[]): ChargedLeaf {
-    const rule = this.#ruleOf(key);
+    const rule = this.#rules(key);
     const limits = rule?.accounts ?? former.filter(({ hidden }) => !hidden);
     const known = limits.map(({ name }) => this.#accounts.get(name));
     const component = this.#joined(known.flatMap((account) => account?.component ?? []));
@@ -190,6 +196,9 @@ export class Components {
       known[at] ?? new Account(name, cap, false, component)
     );
     if (rule === null) accounts.push(new Account(`none:${key}`, 0, true, component));
+    else if (accounts.length === 0) {
+      accounts.push(new Account(`free:${key}`, Infinity, true, component));
+    }
     for (const account of accounts) {
       account.leaves++;
       this.#accounts.set(account.name, account);
@@ -197,7 +206,7 @@ export class Components {
     }
     // One that was known by a former rule only has its cap by that.
     rule?.accounts.forEach(({ cap }, at) => accounts[at]!.cap = cap);
-    const leaf = new ChargedLeaf(key, accounts, rule?.sticky ?? key.startsWith(clientsLeaf));
+    const leaf = new ChargedLeaf(key, accounts, rule?.sticky ?? isSticky(key));
     this.#leaves.set(key, leaf);
     return leaf;
   }

@@ -7,15 +7,25 @@ export const LEAF_LENGTH_MAX = 1000;
 export type Leaf =
   /** server connections of a database as a user (the one the server connections log in as) */
   | { readonly kind: "pool"; readonly database: string; readonly user: string }
+  /** those outside of its pool, which are one client's or one purpose's for as long as they last */
+  | { readonly kind: "direct"; readonly database: string; readonly user: string }
   /** client connections: all of them, those to a database, those of a user */
   | { readonly kind: "clients" }
   | { readonly kind: "clients/db"; readonly database: string }
   | { readonly kind: "clients/user"; readonly user: string };
 
+/** A leaf of server connections: PostgreSQL shows them, and they may outlive their worker. */
+export type ServerLeaf = Extract<Leaf, { readonly kind: "pool" | "direct" }>;
+
 export const clientsLeaf = "clients";
+const direct = "direct:";
 
 export function poolLeaf(database: string, user: string): string {
   return `pool:${encodeName(database)}/${encodeName(user)}`;
+}
+
+export function directLeaf(database: string, user: string): string {
+  return `${direct}${encodeName(database)}/${encodeName(user)}`;
 }
 
 export function clientsDbLeaf(database: string): string {
@@ -30,15 +40,33 @@ export function clientsUserLeaf(user: string): string {
 export function parseLeaf(key: string): Leaf | null {
   if (key.length > LEAF_LENGTH_MAX) return null;
   if (key === clientsLeaf) return { kind: "clients" };
-  const [, kind, first, second] = /^(pool|clients\/db|clients\/user):([^/]+)(?:\/([^/]+))?$/
+  const [, kind, first, second] = /^(pool|direct|clients\/db|clients\/user):([^/]+)(?:\/([^/]+))?$/
     .exec(key) ?? [];
-  if (kind === undefined || (kind === "pool") !== (second !== undefined)) return null;
+  if (kind === undefined || (kind === "pool" || kind === "direct") !== (second !== undefined)) {
+    return null;
+  }
   const name = decodeName(first!);
   if (name === null) return null;
   if (kind === "clients/db") return { kind, database: name };
   if (kind === "clients/user") return { kind, user: name };
   const user = decodeName(second!);
-  return user === null ? null : { kind: "pool", database: name, user };
+  return user === null ? null : { kind: kind as ServerLeaf["kind"], database: name, user };
+}
+
+/** As `parseLeaf`; null for leaves of clients as well. */
+export function parseServerLeaf(key: string): ServerLeaf | null {
+  const leaf = parseLeaf(key);
+  return leaf?.kind === "pool" || leaf?.kind === "direct" ? leaf : null;
+}
+
+/** Its slots are clients, not server connections. */
+export function holdsClients(key: string): boolean {
+  return key.startsWith(clientsLeaf);
+}
+
+/** What is held of it is never taken away: nobody is disconnected to make room. */
+export function isSticky(key: string): boolean {
+  return holdsClients(key) || key.startsWith(direct);
 }
 
 /** A name as it stands in a key. */

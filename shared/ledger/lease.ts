@@ -1,7 +1,7 @@
 // One leaf as its worker sees it: what it may hold, what it holds, what it could use. Read on the data
-// plane for every connection it opens, so the numbers are plain fields. Only the lease table writes
-// `granted`, `floor`, `pending` and `ack`; only the owner writes `held`, `opening`, `wanted` and `idleMs`, and calls
-// touch() when the coordinator should hear of it before the next full report.
+// plane for every connection it opens, so the numbers are plain fields. Only the lease table writes `granted`,
+// `floor`, `pending`, `unlimited` and `ack`; only the owner writes `held`, `opening`, `wanted` and `idleMs`, and
+// calls touch() when the coordinator should hear of it before the next full report.
 
 export class Lease {
   readonly leaf: string;
@@ -20,6 +20,8 @@ export class Lease {
   floor = 0;
   /** more is on its way; false with granted < wanted, once answered: the cap is exhausted */
   pending = false;
+  /** nothing limits it, by the worker's configuration and by what the coordinator said last */
+  unlimited: boolean;
   /** grants of the promised epoch with this seq or a lower one do nothing any more */
   ack = 0;
   /** seq of the last report that carried this lease; 0 = none did */
@@ -28,9 +30,10 @@ export class Lease {
   answeredSeq = 0;
   readonly #dirty: Set<Lease>;
 
-  constructor(leaf: string, ack: number, dirty: Set<Lease>) {
+  constructor(leaf: string, ack: number, unlimited: boolean, dirty: Set<Lease>) {
     this.leaf = leaf;
     this.ack = ack;
+    this.unlimited = unlimited;
     this.#dirty = dirty;
   }
 

@@ -6,12 +6,15 @@
 // - In contact means: a report sent less than a lease ago was answered. It counts from when the report
 //   was SENT, so the coordinator, which counts from when it arrived, judges silence later than we do.
 // - Out of contact a lease only falls, to what it holds but not below its floor. Nobody is thrown out.
+//   One that nothing limits rises instead: there is no sum to keep. Whether something does is the
+//   coordinator's word, and until it has spoken that of the worker's own configuration.
 // - `ack` is a promise: grants of the epoch up to that seq do nothing for that leaf any more. A lease that
 //   is forgotten leaves its promise to all that are made later.
 
+import type { LeafRules } from "./accounts.ts";
 import { Lease } from "./lease.ts";
 import type { Grant, LeafGrant, LeafReport, Report } from "./messages.ts";
-import { isCount, LEAVES_MAX } from "./messages.ts";
+import { isCount, LEAVES_MAX, UNLIMITED } from "./messages.ts";
 
 /** Reports whose time of sending is known; more than a lease of them. */
 const SENT_MAX = 4096;
@@ -22,6 +25,8 @@ export interface LeaseTableOptions {
   readonly worker: number;
   readonly incarnation: number;
   readonly leaseMs: number;
+  /** of the worker's own configuration; none: each leaf has a limit */
+  readonly rules?: LeafRules;
 }
 
 export class LeaseTable {
@@ -29,6 +34,7 @@ export class LeaseTable {
   readonly incarnation: number;
   /** may be changed: the configuration was read again */
   leaseMs: number;
+  readonly #rules: LeafRules;
   readonly #leases = new Map<string, Lease>();
   readonly #dirty = new Set<Lease>();
   /** reported, and no answer yet */
@@ -45,10 +51,11 @@ export class LeaseTable {
   #answeredSeq = 0;
   #forgottenAck = 0;
 
-  constructor({ worker, incarnation, leaseMs }: LeaseTableOptions) {
+  constructor({ worker, incarnation, leaseMs, rules = () => null }: LeaseTableOptions) {
     this.worker = worker;
     this.incarnation = incarnation;
     this.leaseMs = leaseMs;
+    this.#rules = rules;
   }
 
   /** When the newest report that was answered was sent; -Infinity: none was. */
@@ -79,7 +86,7 @@ export class LeaseTable {
   lease(leaf: string): Lease {
     let lease = this.#leases.get(leaf);
     if (lease === undefined) {
-      lease = new Lease(leaf, this.#forgottenAck, this.#dirty);
+      lease = new Lease(leaf, this.#forgottenAck, this.#isFree(leaf), this.#dirty);
       this.#leases.set(leaf, lease);
     }
     return lease;
@@ -111,6 +118,7 @@ export class LeaseTable {
       const lease = this.lease(leafGrant.leaf);
       if (grant.seq <= lease.ack) continue;
       set(lease, leafGrant, grant.seq, fresh);
+      this.#believe(lease, leafGrant);
       this.#dirty.add(lease);
       concerned.add(lease);
     }
@@ -156,6 +164,11 @@ export class LeaseTable {
     if (silentMs < this.leaseMs) return;
     const floorsEnd = silentMs >= FLOOR_LEASES * this.leaseMs;
     for (const lease of this.#leases.values()) {
+      if (lease.unlimited) {
+        if (lease.granted < UNLIMITED) this.#dirty.add(lease);
+        lease.granted = lease.floor = UNLIMITED;
+        continue;
+      }
       const shown = lease.held - lease.opening;
       if (floorsEnd && (shown <= 0 || slept)) lease.floor = 0;
       const kept = Math.max(lease.floor, shown);
@@ -164,6 +177,18 @@ export class LeaseTable {
         this.#dirty.add(lease);
       }
     }
+  }
+
+  /** By the worker's own configuration there is such a leaf, and nothing limits it. */
+  #isFree(leaf: string): boolean {
+    return this.#rules(leaf)?.accounts.length === 0;
+  }
+
+  /** What a grant says of whether something limits the leaf. */
+  #believe(lease: Lease, { granted, pending }: LeafGrant): void {
+    if (granted >= UNLIMITED) lease.unlimited = this.#isFree(lease.leaf);
+    // Nothing at all may be no limit: nothing was wanted for long, or nothing can be granted yet.
+    else if (granted > 0 || (lease.wanted > 0 && !pending)) lease.unlimited = false;
   }
 
   #promise(epoch: number): void {

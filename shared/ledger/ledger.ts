@@ -150,7 +150,8 @@ export class Ledger {
 
   /**
    * What PostgreSQL shows of a worker that has been silent for so long that it has ratcheted down to
-   * its floors and what it holds; `shown` is by pool leaf, one that is not in it has no backend.
+   * its floors and what it holds; `shown` is by leaf of server connections, one that is not in it has
+   * no backend.
    */
   backends(
     worker: number,
@@ -169,7 +170,7 @@ export class Ledger {
   }
 
   /**
-   * The process is no more, but some of its backends are, by pool leaf: it is charged no more than them.
+   * The process is no more, but some of its backends are, by leaf: it is charged no more than them.
    * The last of them is `gone()`.
    */
   left(worker: number, incarnation: number, shown: ReadonlyMap<string, number>): void {

@@ -90,6 +90,9 @@ export function isCount(value: unknown): value is number {
 /** Larger numbers are no numbers of slots. */
 export const SLOTS_MAX = 1_000_000_000;
 
+/** What is granted where nothing limits a leaf: more than anybody uses. */
+export const UNLIMITED = SLOTS_MAX;
+
 /** A number of slots that is believed. */
 export function isSlots(value: unknown): value is number {
   return isCount(value) && value <= SLOTS_MAX;

@@ -8,16 +8,18 @@ export {
   clientsDbLeaf,
   clientsLeaf,
   clientsUserLeaf,
+  directLeaf,
   LEAF_LENGTH_MAX,
   parseLeaf,
+  parseServerLeaf,
   poolLeaf,
 } from "./leaf.ts";
-export type { Leaf } from "./leaf.ts";
+export type { Leaf, ServerLeaf } from "./leaf.ts";
 export { LeaseTable } from "./lease_table.ts";
 export type { Lease } from "./lease.ts";
 export { Ledger } from "./ledger.ts";
 export type { AccountView, LedgerOptions, WorkerView } from "./ledger.ts";
-export { isCount, LEAVES_MAX } from "./messages.ts";
+export { isCount, LEAVES_MAX, UNLIMITED } from "./messages.ts";
 export type {
   Charge,
   Charges,

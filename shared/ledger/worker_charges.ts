@@ -37,7 +37,7 @@ export class WorkerCharges {
   live = false;
   /**
    * What its last reports touched and is not decided yet. clients: of a sticky leaf, an answer without more of
-   * which turns clients away. servers: of others, for which an answer is put off to save messages only.
+   * which turns clients away. servers: of pools, for which an answer is put off to save messages only.
    */
   waitsFor: "clients" | "servers" | null = null;
   savedAt = -Infinity;
@@ -66,7 +66,7 @@ export class WorkerCharges {
   /** Server connections, by its last reports. */
   get heldServers(): number {
     let held = 0;
-    for (const { leaf, held: count } of this.cells.values()) if (!leaf.sticky) held += count;
+    for (const { leaf, held: count } of this.cells.values()) if (!leaf.ofClients) held += count;
     return held;
   }
 
@@ -99,7 +99,7 @@ export class WorkerCharges {
   /** PostgreSQL shows so many backends of it; the others of its server connections are no more. */
   shown(backends: ReadonlyMap<string, number>, floorsEndAfterMs: number, now: number): void {
     for (const [key, cell] of this.cells) {
-      if (cell.leaf.sticky) continue;
+      if (cell.leaf.ofClients) continue;
       const count = backends.get(key) ?? 0;
       if (!isSlots(count)) continue;
       cell.emptySince = count > 0 ? Infinity : Math.min(cell.emptySince, now);
@@ -113,7 +113,7 @@ export class WorkerCharges {
   left(backends: ReadonlyMap<string, number>): void {
     this.setLive(false);
     for (const [key, cell] of this.cells) {
-      const count = cell.leaf.sticky ? 0 : backends.get(key) ?? 0;
+      const count = cell.leaf.ofClients ? 0 : backends.get(key) ?? 0;
       if (!isSlots(count) || count >= cell.charge) continue;
       cell.shown(count, false, this.#books.seq);
       this.#books.components.stir(cell.leaf.component);
@@ -232,8 +232,7 @@ export class WorkerCharges {
 
   /** An equal part of the cap, at least one: what it can always have, if it has anything. */
   #floorOf({ target, leaf }: Cell): number {
-    const part = Math.floor(leaf.cap / Math.max(1, this.#books.liveWorkers));
-    return Math.min(target, Math.max(1, part));
+    return Math.min(target, leaf.partOf(this.#books.liveWorkers));
   }
 
   #takeLeaf(report: LeafReport, seq: number, now: number): void {

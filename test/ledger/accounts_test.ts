@@ -4,6 +4,7 @@ import {
   clientsDbLeaf,
   clientsLeaf,
   clientsUserLeaf,
+  directLeaf,
   leafRules,
   poolLeaf,
 } from "../../shared/ledger/mod.ts";
@@ -28,7 +29,9 @@ const plain = configOf(
 /** The accounts of a leaf: "name cap", joined. */
 function accountsOf(config: Config, leaf: string, part?: { index: number; count: number }): string {
   const rule = leafRules(config, part)(leaf);
-  return rule === null ? "none" : rule.accounts.map(({ name, cap }) => `${name} ${cap}`).join(", ");
+  if (rule === null) return "none";
+  if (rule.accounts.length === 0) return "no limit";
+  return rule.accounts.map(({ name, cap }) => `${name} ${cap}`).join(", ");
 }
 
 const rows: readonly [string, Config, string, string][] = [
@@ -36,9 +39,17 @@ const rows: readonly [string, Config, string, string][] = [
   ["a pool of a user with a size", plain, poolLeaf("shop", "big"), "pool:shop/big 40"],
   ["a pool of the fallback", plain, poolLeaf("x/y", "u"), "pool:x%2Fy/u 20"],
   ["all clients", plain, clientsLeaf, "clients 100"],
-  ["clients of a database without a limit", plain, clientsDbLeaf("shop"), "none"],
-  ["clients of a user without a limit", plain, clientsUserLeaf("u"), "none"],
+  ["clients of a database without a limit", plain, clientsDbLeaf("shop"), "no limit"],
+  ["clients of a user without a limit", plain, clientsUserLeaf("u"), "no limit"],
+  [
+    "clients where none may be",
+    { ...plain, settings: { ...plain.settings, maxClientConn: 0 } },
+    clientsLeaf,
+    "none",
+  ],
   ["the console", plain, poolLeaf("pgbouncer", "u"), "none"],
+  ["direct connections without a limit", plain, directLeaf("shop", "u"), "no limit"],
+  ["direct connections of the console", plain, directLeaf("pgbouncer", "u"), "none"],
   ["a malformed key", plain, "pool:shop", "none"],
   [
     "a database that there is not",
@@ -57,6 +68,34 @@ const rows: readonly [string, Config, string, string][] = [
     { ...plain, settings: { ...plain.settings, maxDbConnections: 30, maxUserConnections: 25 } },
     poolLeaf("a b", "u/v"),
     "pool:a%20b/u%2Fv 20, db:a%20b 30, user:u%2Fv 25",
+  ],
+  [
+    "direct connections under the limits of their database and their user",
+    { ...plain, settings: { ...plain.settings, maxDbConnections: 30, maxUserConnections: 25 } },
+    directLeaf("a b", "u/v"),
+    "db:a%20b 30, user:u%2Fv 25",
+  ],
+  [
+    "direct connections to a database that is no more, of a user with a limit",
+    { ...plain, fallbackDatabase: null, settings: { ...plain.settings, maxUserConnections: 25 } },
+    directLeaf("x", "u"),
+    "direct:x/u 0, user:u 25",
+  ],
+  [
+    "direct connections to a database that is no more",
+    { ...plain, fallbackDatabase: null },
+    directLeaf("x", "u"),
+    "none",
+  ],
+  [
+    "clients of a database that is no more",
+    {
+      ...plain,
+      fallbackDatabase: null,
+      settings: { ...plain.settings, maxDbClientConnections: 9 },
+    },
+    clientsDbLeaf("x"),
+    "none",
   ],
   [
     "clients under limits",
@@ -94,12 +133,15 @@ test("leafRules() prefers the limits of the entries to those for all", () => {
     },
   };
   assert.is(accountsOf(config, poolLeaf("shop", "big")), "pool:shop/big 40, db:shop 3");
-  assert.is(accountsOf(config, clientsDbLeaf("shop")), "none");
+  assert.is(accountsOf(config, directLeaf("shop", "big")), "db:shop 3");
+  assert.is(accountsOf(config, clientsDbLeaf("shop")), "no limit");
   assert.is(accountsOf(config, clientsUserLeaf("big")), "clients/user:big 5");
 });
 
-test("leafRules() never takes clients away, but servers", () => {
+test("leafRules() takes nothing away but the servers of pools", () => {
   assert.is(leafRules(plain)(clientsLeaf)!.sticky, true);
+  assert.is(leafRules(plain)(clientsUserLeaf("u"))!.sticky, true);
+  assert.is(leafRules(plain)(directLeaf("shop", "u"))!.sticky, true);
   assert.is(leafRules(plain)(poolLeaf("shop", "u"))!.sticky, false);
 });
 
@@ -113,6 +155,19 @@ for (const count of [1, 2, 3, 7]) {
     assert.ok(Math.max(...parts) - Math.min(...parts) <= 1);
   });
 }
+
+test("leafRules() divides the limits of direct connections as those of pools", () => {
+  const { settings } = plain;
+  const config = {
+    ...plain,
+    settings: { ...settings, maxDbConnections: 7, maxUserConnections: 2 },
+  };
+  const parts = [0, 1, 2].map((index) =>
+    accountsOf(config, directLeaf("shop", "u"), { index, count: 3 })
+  );
+  assert.equal(parts, ["db:shop 3, user:u 1", "db:shop 2, user:u 1", "db:shop 2, user:u 1"]);
+  assert.is(accountsOf(plain, directLeaf("shop", "u"), { index: 0, count: 3 }), "no limit");
+});
 
 test("leafRules() leaves nobody without anything when a limit is smaller than the fleet", () => {
   const part = { index: 9, count: 10 };

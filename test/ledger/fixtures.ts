@@ -16,7 +16,7 @@ import { LeaseTable, Ledger } from "../../shared/ledger/mod.ts";
 export const LEASE_MS = 10_000;
 export const SILENT_MS = 3000;
 
-/** Accounts of leaves as `{ leaf: { account: cap } }`; leaves that begin with "clients" are sticky. */
+/** Accounts of leaves as `{ leaf: { account: cap } }`; clients and direct connections are sticky. */
 export function rulesOf(
   accounts: Readonly<Record<string, Readonly<Record<string, number>>>>,
 ): LeafRules {
@@ -25,7 +25,7 @@ export function rulesOf(
     if (caps === undefined) return null;
     return {
       accounts: Object.entries(caps).map(([name, cap]) => ({ name, cap })),
-      sticky: leaf.startsWith("clients"),
+      sticky: /^(clients|direct:)/.test(leaf),
     };
   };
 }

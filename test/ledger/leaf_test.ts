@@ -4,8 +4,10 @@ import {
   clientsDbLeaf,
   clientsLeaf,
   clientsUserLeaf,
+  directLeaf,
   LEAF_LENGTH_MAX,
   parseLeaf,
+  parseServerLeaf,
   poolLeaf,
 } from "../../shared/ledger/mod.ts";
 import { assert, suite } from "../support/harness.ts";
@@ -16,6 +18,8 @@ for (const name of ["shop", "a/b", "a:b", "100%", "ü~'()*", "日本", "\t\n", "
   test(`parseLeaf() reads back what was made of ${JSON.stringify(name)}`, () => {
     assert.equal(parseLeaf(poolLeaf(name, "u")), { kind: "pool", database: name, user: "u" });
     assert.equal(parseLeaf(poolLeaf("d", name)), { kind: "pool", database: "d", user: name });
+    assert.equal(parseLeaf(directLeaf(name, "u")), { kind: "direct", database: name, user: "u" });
+    assert.equal(parseLeaf(directLeaf("d", name)), { kind: "direct", database: "d", user: name });
     assert.equal(parseLeaf(clientsDbLeaf(name)), { kind: "clients/db", database: name });
     assert.equal(parseLeaf(clientsUserLeaf(name)), { kind: "clients/user", user: name });
   });
@@ -23,6 +27,15 @@ for (const name of ["shop", "a/b", "a:b", "100%", "ü~'()*", "日本", "\t\n", "
 
 test("parseLeaf() reads the leaf of all clients", () => {
   assert.equal(parseLeaf(clientsLeaf), { kind: "clients" });
+});
+
+test("parseServerLeaf() reads leaves of server connections, and no others", () => {
+  for (const leaf of [poolLeaf("a", "u"), directLeaf("a", "u")]) {
+    assert.equal(parseServerLeaf(leaf), parseLeaf(leaf));
+  }
+  for (const leaf of [clientsLeaf, clientsDbLeaf("a"), clientsUserLeaf("u"), "pool:a", "a"]) {
+    assert.is(parseServerLeaf(leaf), null);
+  }
 });
 
 test("poolLeaf() takes a name that is no well-formed text", () => {
@@ -41,6 +54,10 @@ for (
     "pool:a/",
     "pool:/u",
     "pool:a/b/c",
+    "direct:",
+    "direct:a",
+    "direct:a/b/c",
+    "direct/db:a",
     "clients/db:",
     "clients/db:a/b",
     "clients/db",

@@ -1,9 +1,8 @@
 // The worker's side: which grants count, what is reported, what is given up without contact.
 
-import type { LeaseTable } from "../../shared/ledger/mod.ts";
-import { LEAVES_MAX } from "../../shared/ledger/mod.ts";
+import { LeaseTable, LEAVES_MAX, UNLIMITED } from "../../shared/ledger/mod.ts";
 import { assert, suite } from "../support/harness.ts";
-import { grantOf, LEASE_MS, tableOf } from "./fixtures.ts";
+import { grantOf, LEASE_MS, rulesOf, tableOf } from "./fixtures.ts";
 
 const test = suite("ledger/lease_table");
 
@@ -328,6 +327,75 @@ test("expire() does not trust a floor after it was not called for a lease, out o
   lease.held = 1;
   table.expire(20 * LEASE_MS + 1);
   assert.equal([lease.limit, lease.room], [1, 0]);
+});
+
+const DIRECT = "direct:a/b";
+
+/** A table of a worker of whose leaves only LEAF has a limit, by its own configuration. */
+function freeTable(): LeaseTable {
+  const rules = rulesOf({ [LEAF]: { [LEAF]: 5 }, [DIRECT]: {} });
+  const table = new LeaseTable({ worker: 1, incarnation: 1, leaseMs: LEASE_MS, rules });
+  table.onLeader(1, 0);
+  return table;
+}
+
+test("expire() lets a worker that nobody has answered yet open what nothing limits, and that only", () => {
+  const table = freeTable();
+  table.expire(0);
+  const leaves = [DIRECT, LEAF, "direct:no/rule"].map((leaf) => table.lease(leaf));
+  table.expire(1);
+  assert.equal(leaves.map(({ room }) => room), [UNLIMITED, 0, 0]);
+  const [report] = table.reports(2, false);
+  assert.equal(report!.leaves.map(({ leaf, granted }) => [leaf, granted]), [[DIRECT, UNLIMITED]]);
+  table.expire(3);
+  assert.is(table.reportDue, false);
+});
+
+test("expire() takes nothing of what nothing limits, however long nobody answers", () => {
+  const table = freeTable();
+  const lease = table.lease(DIRECT);
+  table.reports(0, true);
+  table.onGrant(grantOf(1, 1, { [DIRECT]: { granted: UNLIMITED, floor: UNLIMITED } }), 1);
+  table.expire(30 * LEASE_MS);
+  assert.is(lease.room, UNLIMITED);
+});
+
+// A worker that runs on with the configuration it read at its start would open without end what has a limit
+// since, as soon as nobody answered it.
+test("onGrant() with a limit counts more than the worker's own configuration", () => {
+  const rows: [wanted: number, granted: number, pending: boolean, unlimited: boolean][] = [
+    [3, 2, true, false],
+    [3, 3, false, false],
+    [3, 0, false, false],
+    // Not before all workers have said what they hold.
+    [3, 0, true, true],
+    // Nobody has wanted it for a minute.
+    [0, 0, false, true],
+  ];
+  for (const [wanted, granted, pending, unlimited] of rows) {
+    const table = freeTable();
+    const lease = table.lease(DIRECT);
+    table.reports(0, true);
+    lease.wanted = wanted;
+    table.onGrant(grantOf(1, 1, { [DIRECT]: { granted, pending } }), 1);
+    assert.equal([lease.granted, lease.unlimited], [granted, unlimited]);
+    table.expire(30 * LEASE_MS);
+    assert.is(lease.room, unlimited ? UNLIMITED : 0);
+    table.reports(30 * LEASE_MS, true);
+    const free = grantOf(2, 2, { [DIRECT]: { granted: UNLIMITED } });
+    table.onGrant(free, 30 * LEASE_MS);
+    assert.is(lease.unlimited, true);
+  }
+});
+
+test("onGrant() without a limit makes nothing unlimited that the worker's own configuration limits", () => {
+  const table = freeTable();
+  const lease = table.lease(LEAF);
+  table.reports(0, true);
+  table.onGrant(grantOf(1, 1, { [LEAF]: { granted: UNLIMITED, floor: UNLIMITED } }), 1);
+  assert.equal([lease.granted, lease.unlimited], [UNLIMITED, false]);
+  table.expire(30 * LEASE_MS);
+  assert.is(lease.room, 0);
 });
 
 test("forget() drops a lease only when nothing hangs on it any more", () => {

@@ -4,7 +4,9 @@ import {
   clientsDbLeaf,
   clientsLeaf,
   clientsUserLeaf,
+  directLeaf,
   poolLeaf,
+  UNLIMITED,
 } from "../../../shared/ledger/mod.ts";
 import { showTable } from "../../../services/pooler/plane/console/commands.ts";
 import type { PlaneView } from "../../../services/pooler/plane/console/view.ts";
@@ -384,6 +386,8 @@ tests("SHOW LEASES shows what this worker holds of each limit", () => {
       { leaf: clientsLeaf, ...lease },
       { leaf: clientsDbLeaf("shop"), ...lease },
       { leaf: clientsUserLeaf("u"), ...lease },
+      { leaf: directLeaf("shop", "u"), ...lease },
+      { leaf: directLeaf("b", "u"), ...lease, granted: UNLIMITED, floor: 7, limit: UNLIMITED },
     ],
   };
   const numbers = Object.values(lease);
@@ -392,6 +396,8 @@ tests("SHOW LEASES shows what this worker holds of each limit", () => {
     ["clients", null, null, ...numbers, 250],
     ["clients/db", "shop", null, ...numbers, 250],
     ["clients/user", null, "u", ...numbers, 250],
+    ["direct", "shop", "u", ...numbers, 250],
+    ["direct", "b", "u", 2, 5, null, 7, null, 250],
   ];
   assert.equal(rowsOf(plane, "leases").map((row) => Object.values(row)), wanted);
   plane.budget = { ...plane.budget, silentMs: Infinity };

@@ -1,6 +1,6 @@
-// Rows about this worker's leases: what it holds, wants and may have of each limit.
+// Rows about this worker's leases: what it holds, wants and may have of each leaf. NULL is any number.
 
-import { parseLeaf } from "../../../../shared/ledger/mod.ts";
+import { parseLeaf, UNLIMITED } from "../../../../shared/ledger/mod.ts";
 import { columnsOf, type Row } from "./encode.ts";
 import type { Moment } from "./view.ts";
 
@@ -16,6 +16,7 @@ export function* leaseRows({ plane }: Moment): Generator<Row> {
     if (name === null) continue;
     const database = "database" in name ? name.database : null;
     const user = "user" in name ? name.user : null;
-    yield [name.kind, database, user, held, wanted, granted, floor, limit, contact];
+    const most = [granted, floor, limit].map((slots) => slots >= UNLIMITED ? null : slots);
+    yield [name.kind, database, user, held, wanted, ...most, contact];
   }
 }
