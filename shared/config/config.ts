@@ -35,6 +35,7 @@ export interface DatabaseConfig {
   readonly maxDbClientConnections: number | null;
   readonly serverLifetimeMs: number | null;
   readonly queryWaitTimeoutMs: number | null;
+  readonly warnSessionFeatures: Settings["warnSessionFeatures"] | null;
   /** client_encoding, datestyle, timezone, application_name as far as the entry names them */
   readonly startupParameters: Readonly<Record<string, string>>;
 }
@@ -94,6 +95,15 @@ export function poolSizeFor(config: Config, database: string, user: string): num
   return config.users.get(user)?.poolSize ??
     lookupDatabase(config, database)?.poolSize ??
     config.settings.defaultPoolSize;
+}
+
+/** How a client's server connections are given back: by its user, else the database, else the setting. */
+export function poolModeFor(
+  config: Config,
+  database: DatabaseConfig,
+  clientUser: string,
+): PoolMode {
+  return config.users.get(clientUser)?.poolMode ?? database.poolMode ?? config.settings.poolMode;
 }
 
 /**

@@ -12,7 +12,7 @@ import type { Ini, IniEntry, IniSection } from "./ini.ts";
 import { readIni } from "./ini.ts";
 import type { Place, Problem } from "./problem.ts";
 import { Findings, quote } from "./problem.ts";
-import type { EntryKey, Extra, Setting, Support } from "./settings.ts";
+import type { EntryKey, Extra, Setting, Settings, Support } from "./settings.ts";
 import {
   databaseKeys,
   defaultSettings,
@@ -297,6 +297,7 @@ class Loader {
       maxDbClientConnections: value<number>("max_db_client_connections"),
       serverLifetimeMs: value<number>("server_lifetime"),
       queryWaitTimeoutMs: value<number>("query_wait_timeout"),
+      warnSessionFeatures: value<Settings["warnSessionFeatures"]>("warn_session_features"),
       startupParameters: Object.freeze(startup),
     });
     if (this.#settings.authType === "any" && database.user === null) {

@@ -84,10 +84,6 @@ const poolMode = oneOf("session", "transaction", "statement");
 const sslMode = oneOf("disable", "allow", "prefer", "require", "verify-ca", "verify-full");
 const loadBalance = oneOf("round-robin", "disable");
 
-const TRANSACTION_ONLY: Extra = {
-  working: ["transaction"],
-  instead: "this version has transaction pooling only: write pool_mode = transaction",
-};
 const NO_CLIENT_TLS: Extra = { instead: "this version has no TLS towards clients" };
 const NO_SHEDDING: Extra = { instead: "this version does not refuse work on overload" };
 const AUTH_QUERY_ONLY: Extra = {
@@ -150,7 +146,7 @@ export const settingsTable = [
   p("pidfile", "string", "", "G", "start", "ignored", "File that the process id is written to."),
   p("pkt_buf", "size", "4096", "G", "start", "ignored", "Bytes of PgBouncer's buffer for each socket."),
   p("pool_idle_timeout", "seconds", "0", "G", "reload", "ignored", "Seconds after which an unused (database, user) pool is forgotten; 0 is never."),
-  p("pool_mode", poolMode, "session", "GDU", "reload", "refused", "When a server connection is given back: after the session, the transaction or the statement.", TRANSACTION_ONLY),
+  p("pool_mode", poolMode, "session", "GDU", "reload", "works", "When a server connection is given back: after the session, the transaction or the statement."),
   p("query_timeout", "seconds", "0", "GU", "reload", "ignored", "Seconds a query may run before its client is disconnected; 0 is no limit."),
   p("query_wait_notify", "seconds", "5", "G", "reload", "ignored", "Seconds after which a queued client gets a notice; 0 is never."),
   p("query_wait_timeout", "seconds", "120", "GDU", "reload", "works", "Seconds a client may wait for a server connection; 0 is for ever."),
@@ -167,8 +163,8 @@ export const settingsTable = [
   p("server_lifetime", "seconds", "3600", "GD", "reload", "works", "Seconds after which an unused server connection is replaced; 0 is: used once."),
   p("server_login_retry", "seconds", "15", "G", "reload", "works", "Seconds between attempts after a failed server login; new clients get the error meanwhile."),
   p("server_reset_query", "string", "DISCARD ALL", "G", "reload", "works", "Session pooling only: query that cleans a server connection for its next client."),
-  p("server_reset_query_always", "bool", "0", "G", "reload", "refused", "Whether server_reset_query runs in every pool mode.", { instead: "this version sends no reset query after a transaction" }),
-  p("server_round_robin", "bool", "0", "G", "reload", "ignored", "Whether idle server connections are used in turn, not the latest one first."),
+  p("server_reset_query_always", "bool", "0", "G", "reload", "works", "Whether server_reset_query runs in every pool mode, each time a server connection is given back."),
+  p("server_round_robin", "bool", "0", "G", "reload", "works", "Whether idle server connections are used in turn, not the latest one first."),
   p("server_tls13_ciphers", "string", "", "G", "reload", "ignored", "Cipher suites of TLS 1.3 towards servers."),
   p("server_tls_ca_file", "string", "", "G", "reload", "ignored", "PEM file of the authorities that sign server certificates."),
   p("server_tls_cert_file", "string", "", "G", "reload", "ignored", "PEM file of the certificate shown to servers."),
@@ -230,7 +226,7 @@ export const settingsTable = [
   w("otel_sampling_ratio", "ratio", "0", "G", "reload", "ignored", "Share of transactions that are traced.", { max: 1 }),
   w("otel_query_text", "bool", "0", "G", "reload", "ignored", "Whether traces hold the text of queries."),
   w("proxy_protocol", "bool", "0", "G", "start", "refused", "Whether clients arrive through a proxy that sends the PROXY header.", { instead: "this version does not read the PROXY header" }),
-  w("warn_session_features", "bool", "0", "G", "reload", "ignored", "Whether use of session features in transaction pooling is logged."),
+  w("warn_session_features", oneOf("off", "notice", "refuse"), "off", "GD", "reload", "works", "What a client gets that uses what transaction and statement pooling do not keep (temporary tables, WITH HOLD cursors, session advisory locks, SQL PREPARE): nothing, a warning beside the answer, or an error instead of it."),
 ] as const;
 
 type Row = (typeof settingsTable)[number];
@@ -351,6 +347,7 @@ export const databaseKeys: readonly EntryKey[] = [
   override("max_db_client_connections"),
   override("server_lifetime"),
   override("query_wait_timeout"),
+  override("warn_session_features"),
   own("client_encoding", "string", "works", "Default client_encoding of its server connections."),
   own("datestyle", "string", "works", "Default datestyle of its server connections."),
   own("timezone", "string", "works", "Default timezone of its server connections."),

@@ -26,4 +26,5 @@ export {
   type ScramSecret,
   scramSecretMatches,
 } from "./scram_keys.ts";
+export { scanSql, SqlFlag, unlistens } from "./sql_scan.ts";
 export * from "./startup.ts";

@@ -162,12 +162,18 @@ export class Cancels {
     while (this.#waiting.length > 0 && this.#underWay.size < underWayMax) {
       const { client, server, done } = this.#waiting.shift() as Waiting;
       const existing = this.#underWay.get(server);
-      if (client === null) this.#start(null, server, [done]);
-      else if (client.server !== server || !runsSomething(server)) done("idle");
+      if (client === null) {
+        if (isAbandoned(server)) this.#start(null, server, [done]);
+      } else if (client.server !== server || !runsSomething(server)) done("idle");
       else if (existing !== undefined) existing.join(client, done);
       else this.#start(client, server, [done]);
     }
   }
+}
+
+/** Whether it may still run what a client has left; another client's must never be cancelled. */
+function isAbandoned(server: ServerConnection): boolean {
+  return server.isClosed || (server.client === null && runsSomething(server));
 }
 
 /** Whether the server works on a request of its client, not of the pooler. */

@@ -3,6 +3,7 @@
 // Invariants: it is linked to at most one server; while it waits for one it is paused and its
 // unprocessed input is kept, bounded by one receive; it is closed exactly once.
 
+import type { PoolMode } from "../../../shared/config/mod.ts";
 import {
   Errno,
   errnoText,
@@ -13,11 +14,14 @@ import {
   SysError,
 } from "../../../shared/sys/mod.ts";
 import {
+  concatBytes,
   Frontend,
   frontendFrameProblem,
   parameterStatus,
   readInt32,
   readyForQuery,
+  scanSql,
+  SqlFlag,
 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientGate } from "./client_gate.ts";
@@ -28,8 +32,9 @@ import type { ParameterSet } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { error, fatal, type Refusal, refusals } from "./refusals.ts";
-import { mentionsDiscard, zeroAt } from "./prepared.ts";
+import { deallocated, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
+import { anything } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
 import type { StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
@@ -58,6 +63,14 @@ export class ClientSession implements StreamOwner {
   console: ConsoleSession | null = null;
   pool: Pool | null = null;
   server: ServerConnection | null = null;
+  /** When it gives its server back. */
+  mode: PoolMode = "transaction";
+  /** It keeps its server between transactions. */
+  keeps = false;
+  /** It keeps it although its mode would not, for what it has there. */
+  pinned = false;
+  /** Whether its prepared statements have names of the pooler's on the servers. */
+  #tracksStatements = true;
   closed = false;
   /** The limits on clients that it is counted in. */
   gates: readonly ClientGate[] = noGates;
@@ -66,6 +79,8 @@ export class ClientSession implements StreamOwner {
   parameters: ParameterSet;
   /** What it asked for at login: what RESET leads back to. */
   initial: ParameterSet;
+  /** The servers' own values that it was told. */
+  defaults: readonly (string | null)[];
   names: StatementNames | null = null;
   processId = 0;
   /** The secret of its cancel key, four bytes as an int32. */
@@ -78,8 +93,6 @@ export class ClientSession implements StreamOwner {
   waitingSince = 0;
   previousWaiter: ClientSession | null = null;
   nextWaiter: ClientSession | null = null;
-  /** Logged in but for the server's parameters, which nobody knows yet. */
-  awaitsWelcome = false;
   /** Linked; its input waits until the server has its parameters. */
   awaitsSync = false;
 
@@ -115,6 +128,7 @@ export class ClientSession implements StreamOwner {
     this.connectedAt = plane.reactor.now;
     this.parameters = plane.tracker.none;
     this.initial = this.parameters;
+    this.defaults = this.parameters.values;
     this.login = new ClientLogin(this, unixSocket);
     this.stream = new Stream(plane.reactor, fd, this);
   }
@@ -270,60 +284,80 @@ export class ClientSession implements StreamOwner {
     else this.#relay(0, input.length);
   }
 
-  /** The pool knows what to greet with. */
-  onWelcome(): void {
-    this.awaitsWelcome = false;
-    this.login?.greet();
+  /** It is a client of this pool from now on. */
+  join(pool: Pool, mode: PoolMode): void {
+    this.pool = pool;
+    this.mode = mode;
+    this.#tracksStatements = this.plane.tracksStatements && mode !== "session";
+    pool.clients++;
+  }
+
+  /** Its login is over: a server that it gets is for what it sends. */
+  begin(): void {
+    this.login = null;
+    this.keeps = this.mode === "session";
+  }
+
+  /** Whether it has something on its server that would be lost, or hurt others, without it. */
+  pin(pinned: boolean): void {
+    if (this.closed) return;
+    this.pinned = pinned;
+    this.keeps = pinned || this.mode === "session";
   }
 
   // --- linking
 
   /** A server for this waiting client. */
   onServer(server: ServerConnection): void {
-    if (this.#link(server)) this.resumeLinked();
+    if (!this.#link(server)) return;
+    // What it asked for is what the server had already.
+    if (this.login !== null) server.release();
+    else this.resumeLinked();
   }
 
-  /** Links; true if the input can go on at once. */
+  /** Links; true if the client can go on at once. */
   #link(server: ServerConnection): boolean {
     this.requestAt = this.plane.reactor.now;
+    const extras = this.plane.tracker.setsExtras(this.parameters, server);
     const sql = server.link(this);
     if (sql === "") return true;
-    if (server.pool.proven.has(this.parameters)) {
+    if (this.login === null && !extras) {
       this.#ownSql = sql;
       return true;
     }
-    // Values that no server has accepted yet go first and alone: nothing of the client's may run
-    // without them.
+    // What the server may refuse goes first and alone: nothing of the client's may run without it.
     this.awaitsSync = true;
     this.stream.pause(true);
-    const result = server.stream.sendBytes(server.ownQuery(sql));
+    const result = server.stream.sendBytes(server.parameterQuery(sql));
     if (result < 0) server.onBroken(errnoText(-result));
     return false;
   }
 
-  /** The server has this client's parameters; returns them as the server spells them. */
-  onParametersSet(values: readonly (string | null)[]): ParameterSet {
-    const { tracker } = this.plane;
-    const asked = this.parameters;
-    const spelled = tracker.intern(
-      asked.values.map((value, index) => value === null ? null : values[index] ?? value),
-    );
-    (this.pool as Pool).onSpelled(asked, spelled);
+  /**
+   * The server has this client's parameters, and spells them so. Returns the messages that tell the client
+   * where they differ from what it knows; null if nowhere.
+   */
+  onParametersSet(
+    server: ServerConnection,
+    asked: ParameterSet,
+    spelled: ParameterSet,
+  ): Uint8Array | null {
     this.parameters = spelled;
     if (asked === this.initial) this.initial = spelled;
-    // It was greeted with what it had asked for.
-    this.#report(asked, spelled);
-    return spelled;
-  }
-
-  /** Tells the client the values that differ. */
-  #report(told: ParameterSet, now: ParameterSet): void {
-    if (told === now) return;
-    for (const [index, name] of this.plane.tracker.names.entries()) {
-      const value = now.values[index] ?? null;
-      if (value === null || value === told.values[index]) continue;
-      this.sendOwn(parameterStatus(name, value));
+    if (this.login !== null) {
+      (this.pool as Pool).onAccepted(server, asked, spelled);
+      return null;
     }
+    const told = this.defaults;
+    this.defaults = server.defaults;
+    if (asked === spelled && told === server.defaults) return null;
+    const messages: Uint8Array[] = [];
+    for (const [index, name] of this.plane.tracker.names.entries()) {
+      const value = spelled.values[index] ?? server.defaults[index] ?? null;
+      if (value === null || value === (asked.values[index] ?? told[index])) continue;
+      messages.push(parameterStatus(name, value));
+    }
+    return messages.length === 0 ? null : concatBytes(...messages);
   }
 
   resumeLinked(): void {
@@ -338,6 +372,7 @@ export class ClientSession implements StreamOwner {
 
   onUnlinked(): void {
     this.#ownSql = "";
+    if (this.login !== null && !this.closed && !this.plane.stopping) return this.login.greet();
     if (this.#leaving) {
       this.close("client close request");
       return;
@@ -410,12 +445,26 @@ export class ClientSession implements StreamOwner {
           keep = false;
         } else {
           switch (type) {
-            case Frontend.query:
-              requests.push(Request.query);
-              if (server.prepared.size > 0 && mentionsDiscard(bytes, at + 5, end)) {
-                server.mayDiscard = true;
+            case Frontend.query: {
+              if (next > end && length < TAIL_MAX) return this.#wait(server, run, at, end);
+              const flags = next > end ? anything : scanSql(bytes, at + 5, next - 1);
+              if (flags !== 0) {
+                const name = (flags & SqlFlag.discards) === 0 || this.names === null
+                  ? null
+                  : deallocated(this.names, bytes, at + 5, next - 1);
+                if (name !== null) {
+                  if (requests.cycles > 0) return this.#hold(server, run, at, end);
+                  outlet.pass(run, at);
+                  run = at;
+                  plane.prepared.deallocate(server, name);
+                  keep = false;
+                  break;
+                }
+                this.#expect(server, flags);
               }
+              requests.push(Request.query);
               break;
+            }
             case Frontend.sync:
               if (!server.copyIn) {
                 requests.push(Request.sync);
@@ -452,9 +501,12 @@ export class ClientSession implements StreamOwner {
               const entry = nameEnd === portalEnd + 1 || this.names === null
                 ? null
                 : this.names.get(bytes, portalEnd + 1, nameEnd);
-              if (entry !== null) {
+              if (nameEnd === portalEnd + 1) {
+                if (server.unnamedFlags !== 0) this.#expect(server, server.unnamedFlags);
+              } else if (entry !== null) {
                 outlet.pass(run, at);
                 const statement = entry.statement;
+                if (statement.flags !== 0) this.#expect(server, statement.flags);
                 plane.prepared.prepare(server, statement);
                 const change = statement.name.length - (nameEnd - portalEnd);
                 outlet.putHeader(type, length + change);
@@ -467,17 +519,26 @@ export class ClientSession implements StreamOwner {
               break;
             }
             case Frontend.parse: {
-              if (next > end && end - at < 6) return this.#wait(server, run, at, end);
-              if (bytes[at + 5] === 0 || !plane.tracksStatements) {
-                server.unnamedOwner = this;
-                this.unnamedOn = server;
+              if (next > end && (length < TAIL_MAX || end - at < 6)) {
+                return this.#wait(server, run, at, end);
+              }
+              if (bytes[at + 5] === 0 || !this.#tracksStatements) {
+                const flags = next > end
+                  ? anything
+                  : scanSql(bytes, zeroAt(bytes, at + 5, next) + 1, next - 1);
+                if (bytes[at + 5] === 0) {
+                  server.unnamedOwner = this;
+                  server.unnamedFlags = flags;
+                  this.unnamedOn = server;
+                } else if (flags !== 0) {
+                  this.#expect(server, flags);
+                }
                 server.synced = false;
                 (this.pool as Pool).counters[Counter.clientParses]!++;
                 requests.push(Request.parse);
                 break;
               }
               if (next > end) {
-                if (length < TAIL_MAX) return this.#wait(server, run, at, end);
                 if (length > parseMax) return this.#refuse(refusals.statementTooLarge, run, at);
                 // Its text is not known yet, and when it is there is no stopping.
                 if (requests.cycles > 0 && server.isUnsure) {
@@ -562,6 +623,12 @@ export class ClientSession implements StreamOwner {
     this.#wait(server, run, at, end);
   }
 
+  /** What a text that is sent now may do to the session of the server. */
+  #expect(server: ServerConnection, flags: number): void {
+    if ((flags & SqlFlag.discards) !== 0 && server.prepared.size > 0) server.mayDiscard = true;
+    if (this.mode !== "session") server.residue.expect(flags);
+  }
+
   /** Sends what was relayed and keeps the unfinished rest [at, end). */
   #wait(server: ServerConnection | null, run: number, at: number, end: number): void {
     const plane = this.plane;
@@ -581,8 +648,8 @@ export class ClientSession implements StreamOwner {
       this.stream.pause(false);
     } else if (
       // A client that always has a request outstanding would never be parted from its server.
-      count > 0 && (this.pool as Pool).waiting > 0 && server.requests.endsCycle &&
-      !server.copyIn && this.sentWhole
+      count > 0 && (this.pool as Pool).waiting > 0 && !this.keeps &&
+      server.requests.endsCycle && !server.copyIn && this.sentWhole
     ) {
       this.#yields = true;
       this.stream.pause(true);
@@ -630,7 +697,7 @@ export class ClientSession implements StreamOwner {
   }
 
   #putOwn(server: ServerConnection): void {
-    this.plane.outlet.put(server.ownQuery(this.#ownSql));
+    this.plane.outlet.put(server.parameterQuery(this.#ownSql));
     this.#ownSql = "";
   }
 
@@ -720,7 +787,8 @@ export class ClientSession implements StreamOwner {
 
   /** The worker shuts down: who is not in the middle of something goes now. */
   onDrain(): void {
-    if (this.server === null && !this.queued) this.fail(refusals.shuttingDown);
+    const isFree = this.server === null ? !this.queued : this.server.quiet;
+    if (isFree) this.fail(refusals.shuttingDown);
   }
 
   /** Ends the connection with an error message. */
@@ -744,6 +812,8 @@ export class ClientSession implements StreamOwner {
   #end(reason: string, flush: boolean): void {
     if (this.closed) return;
     this.closed = true;
+    this.keeps = false;
+    this.#held = false;
     const plane = this.plane;
     plane.logClient(this, `closing because: ${reason}`);
     this.pool?.dequeue(this);

@@ -3,7 +3,7 @@
 // Until the proof is right nothing tells whether the user or the database exists.
 
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { type DatabaseConfig, lookupDatabase } from "../../../shared/config/mod.ts";
+import { type DatabaseConfig, lookupDatabase, poolModeFor } from "../../../shared/config/mod.ts";
 import {
   authenticationCleartext,
   authenticationMd5,
@@ -408,21 +408,29 @@ export class ClientLogin {
   #join(database: DatabaseConfig): void {
     const client = this.#client;
     const pool = client.plane.poolFor(database, client.user, this.#credential);
-    client.pool = pool;
-    pool.clients++;
-    if (pool.welcome !== null) {
+    client.join(pool, poolModeFor(client.plane.config, database, client.user));
+    if (pool.welcome !== null && this.isJudged()) {
       this.greet();
       return;
     }
-    const refusal = pool.refusal();
-    if (refusal !== null) {
-      this.#refuse(refusal);
-      return;
-    }
-    client.awaitsWelcome = true;
+    // A server is waited for as for a query; when it comes, or the first has said what it is like, the
+    // pool goes on here.
     this.#wait();
-    pool.enqueue(client);
-    pool.grow();
+    const server = pool.acquire(client);
+    if (server !== null) client.onServer(server);
+  }
+
+  /**
+   * Takes what the client asks for as servers of its pool spell it. False if none of them has judged it
+   * yet: then a server is to try it before the client is told that it is logged in.
+   */
+  isJudged(): boolean {
+    const client = this.#client;
+    const pool = client.pool as Pool;
+    const asked = client.plane.tracker.settable(client.parameters, pool.defaults);
+    const spelled = pool.accepted(asked);
+    client.parameters = spelled ?? asked;
+    return spelled !== null;
   }
 
   #enterConsole(): void {
@@ -442,8 +450,8 @@ export class ClientLogin {
     const client = this.#client;
     const pool = client.pool as Pool;
     client.plane.giveKey(client);
-    client.parameters = pool.spellingOf(client.parameters);
     client.initial = client.parameters;
+    client.defaults = pool.defaults;
     this.#finish(pool.greetingFor(client));
     pool.counters[Counter.logins]!++;
   }
@@ -452,7 +460,7 @@ export class ClientLogin {
     const client = this.#client;
     const waited = this.paused;
     this.#step = { at: "over" };
-    client.login = null;
+    client.begin();
     client.plane.loggingIn.delete(client);
     client.sendOwn(greeting);
     if (waited) client.resumeInput();

@@ -52,6 +52,6 @@ export class Departures {
 
   #end(server: ServerConnection): void {
     this.#plane.openServers--;
-    server.pool.onSlotFree();
+    server.owner.onSlotFree();
   }
 }

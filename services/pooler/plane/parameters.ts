@@ -1,9 +1,29 @@
-// Session parameters that PostgreSQL reports (ParameterStatus) and that follow the client from server
-// to server. Pure. Sets of values are interned, so that "nothing to do" is one comparison of identity.
+// Session parameters that follow the client from server to server. Pure. *Tracked* ones PostgreSQL reports
+// (ParameterStatus), so that the pooler knows what a client has changed; *extras* are all others of the startup
+// packet: set on a server when a client that has them gets it, reset for the next one that has not.
+// Sets of them are interned, so that "nothing to do" is one comparison of identity.
 
-/** Values by index of ParameterTracker.names; null = the client did not set it. */
+/** One parameter that is not tracked. */
+export type Extra = readonly [name: string, value: string];
+
 export interface ParameterSet {
+  /** Values by index of ParameterTracker.names; null = the client did not set it. */
   readonly values: readonly (string | null)[];
+  /** In the order of their lower-case names. Equal lists are one object, unless the table was emptied. */
+  readonly extras: readonly Extra[];
+}
+
+/** What a server connection has, as far as the pooler knows. */
+export interface ServerParameters {
+  /** Values of the tracked parameters: null = the server does not report it. */
+  readonly values: readonly (string | null)[];
+  /** Those it has without anybody's SET; an interned list. */
+  defaults: readonly (string | null)[];
+  extras: readonly Extra[];
+  /** A query may have undone the extras. */
+  extrasUnsure: boolean;
+  /** The client set that all this satisfies. */
+  syncedFor: ParameterSet | null;
 }
 
 /** Always tracked, as in PgBouncer; `track_extra_parameters` adds to them. */
@@ -15,12 +35,22 @@ const alwaysTracked = [
   "application_name",
 ];
 
+/** Extras that one client may have. */
+export const extrasMax = 50;
+export const noExtras: readonly Extra[] = [];
+
 /**
- * Interned sets kept at most, and their size; beyond it the table starts anew, which only costs
+ * Interned sets and lists kept at most, and their size; beyond it the table starts anew, which only costs
  * comparisons. They come from startup packets, which anybody may send.
  */
 const internedMax = 10_000;
 const internedMaxLength = 2_000_000;
+
+/** PostgreSQL cuts a longer application_name (NAMEDATALEN). */
+const applicationNameMax = 63;
+
+/** Who the session acts for: everything else is set as the user that logged in, as at a direct login. */
+const identities = ["session_authorization", "role"];
 
 /** Lists whose elements SET would quote once more. */
 const quotedLists = ["search_path"];
@@ -28,8 +58,11 @@ const quotedLists = ["search_path"];
 export class ParameterTracker {
   readonly names: readonly string[];
   readonly none: ParameterSet;
+  /** The index of application_name. */
+  readonly applicationName: number;
   readonly #indexes = new Map<string, number>();
   readonly #interned = new Map<string, ParameterSet>();
+  readonly #extras = new Map<string, readonly Extra[]>();
   #internedLength = 0;
 
   constructor(extra: readonly string[]) {
@@ -39,6 +72,7 @@ export class ParameterTracker {
     }
     this.names = names;
     names.forEach((name, index) => this.#indexes.set(name.toLowerCase(), index));
+    this.applicationName = this.indexOf("application_name");
     this.none = this.intern(names.map(() => null));
   }
 
@@ -47,59 +81,179 @@ export class ParameterTracker {
     return this.#indexes.get(name.toLowerCase()) ?? -1;
   }
 
-  intern(values: readonly (string | null)[]): ParameterSet {
-    const key = values.map((value) => value === null ? "-" : `=${value}`).join("\0");
+  intern(
+    values: readonly (string | null)[],
+    extras: readonly Extra[] = noExtras,
+  ): ParameterSet {
+    const parts = values.map((value) => value === null ? "-" : `=${value}`);
+    const key = parts.concat(extras.map(joined)).join("\0");
     let set = this.#interned.get(key);
     if (set === undefined) {
-      this.#internedLength += key.length;
-      if (this.#interned.size >= internedMax || this.#internedLength > internedMaxLength) {
-        this.#interned.clear();
-        this.#internedLength = key.length;
-      }
-      set = { values: [...values] };
+      this.#count(key);
+      set = { values: [...values], extras: this.internExtras(extras) };
       this.#interned.set(key, set);
     }
     return set;
   }
 
+  /** The one list of these extras, sorted; names must differ in more than case. */
+  internExtras(extras: readonly Extra[]): readonly Extra[] {
+    if (extras.length === 0) return noExtras;
+    const sorted = [...extras].sort(([a], [b]) => a.toLowerCase() < b.toLowerCase() ? -1 : 1);
+    const key = sorted.map(joined).join("\0");
+    let list = this.#extras.get(key);
+    if (list === undefined) {
+      this.#count(key);
+      this.#extras.set(key, list = sorted);
+    }
+    return list;
+  }
+
+  /** Makes room for one more. */
+  #count(key: string): void {
+    this.#internedLength += key.length;
+    const kept = this.#interned.size + this.#extras.size;
+    if (kept < internedMax && this.#internedLength <= internedMaxLength) return;
+    this.#interned.clear();
+    this.#extras.clear();
+    this.#internedLength = key.length;
+  }
+
   /** `set` with one value changed. */
-  with(set: ParameterSet, index: number, value: string): ParameterSet {
+  with(set: ParameterSet, index: number, value: string | null): ParameterSet {
     if (set.values[index] === value) return set;
     const values = [...set.values];
     values[index] = value;
-    return this.intern(values);
+    return this.intern(values, set.extras);
+  }
+
+  /** `set` without its application_name: the one value that no PostgreSQL refuses. */
+  nameless(set: ParameterSet): ParameterSet {
+    return this.with(set, this.applicationName, null);
+  }
+
+  /** `nameless` with the application_name of `named`, as PostgreSQL spells it: an ASCII name, cut. */
+  named(nameless: ParameterSet, named: ParameterSet): ParameterSet {
+    const name = named.values[this.applicationName] ?? null;
+    if (name === null) return nameless;
+    return this.with(nameless, this.applicationName, name.slice(0, applicationNameMax));
+  }
+
+  /** `set` with those values as extras that a server with these defaults does not report. */
+  settable(set: ParameterSet, defaults: readonly (string | null)[]): ParameterSet {
+    const unreported = (value: string | null, index: number) =>
+      value !== null && (defaults[index] ?? null) === null;
+    if (!set.values.some(unreported)) return set;
+    const extras = [...set.extras];
+    const values = set.values.map((value, index) => {
+      if (value === null || !unreported(value, index)) return value;
+      extras.push([this.names[index] as string, value]);
+      return null;
+    });
+    return this.intern(values, extras);
   }
 
   /**
-   * The SQL that takes a server from `current` to what the client wants: its own values, and
-   * `defaults` (what the server reported at its login) for those it did not set. Empty if nothing
-   * differs. A parameter that the server does not report is left alone.
+   * The SQL that takes a server to what the client wants: its own values, and the server's defaults for
+   * what it did not set. Empty if nothing differs. A parameter that the server does not report is left alone.
    */
-  setStatement(
-    wanted: ParameterSet,
-    defaults: readonly (string | null)[],
-    current: readonly (string | null)[],
-  ): string {
+  setStatement(wanted: ParameterSet, server: ServerParameters): string {
     const statements: string[] = [];
-    for (let i = 0; i < this.names.length; i++) {
-      const now = current[i] ?? null;
-      const target = wanted.values[i] ?? defaults[i] ?? null;
-      if (now === null || target === null || now === target) continue;
-      statements.push(setOne(this.names[i] as string, target));
+    for (const [index, name] of this.names.entries()) {
+      const now = server.values[index] ?? null;
+      const own = wanted.values[index] ?? null;
+      if (now === null || now === (own ?? server.defaults[index] ?? null)) continue;
+      // Not to the default that is known: a reload may have changed it, and RESET finds the new one.
+      statements.push(own === null ? resetOne(name) : setOne(name, own));
+    }
+    const had = byLowerName(server.extras);
+    const wants = byLowerName(wanted.extras);
+    let identityDiffers = false;
+    for (const [lower, [name]] of had) {
+      if (wants.has(lower)) continue;
+      if (identities.includes(lower)) identityDiffers = true;
+      else statements.push(resetOne(name));
+    }
+    for (const [lower, [name, value]] of wants) {
+      if (had.get(lower)?.[1] === value && !server.extrasUnsure) continue;
+      if (identities.includes(lower)) identityDiffers = true;
+      else statements.push(setConfig(name, value));
+    }
+    if (statements.length === 0 && !identityDiffers) return "";
+    for (const identity of identities.toReversed()) {
+      if (had.has(identity)) statements.unshift(resetOne(identity));
+    }
+    for (const identity of identities) {
+      const extra = wants.get(identity);
+      if (extra !== undefined) statements.push(setConfig(identity, extra[1]));
     }
     return statements.join(";");
   }
+
+  /**
+   * Whether `setStatement` may set extras. A server may refuse one that it, or another, has accepted before:
+   * a role that was dropped, a tablespace. Nothing of the client's may run without them.
+   */
+  setsExtras(wanted: ParameterSet, server: ServerParameters): boolean {
+    if (wanted.extras.length === 0) return false;
+    return wanted.extras !== server.extras || server.extrasUnsure ||
+      wanted.extras.some(([name]) => identities.includes(name.toLowerCase()));
+  }
+
+  /** The server has what was asked for: notes so, and returns it as the server spells it. */
+  settle(server: ServerParameters, asked: ParameterSet): ParameterSet {
+    const { values } = server;
+    server.extras = asked.extras;
+    server.extrasUnsure = false;
+    // What the client did not set is the default now, whatever it was before.
+    const defaults = values.map((value, index) =>
+      (asked.values[index] ?? null) === null ? value : server.defaults[index] ?? null
+    );
+    if (!sameValues(defaults, server.defaults)) server.defaults = this.intern(defaults).values;
+    const spelled = asked.values.map((value, index) =>
+      value === null ? null : values[index] ?? value
+    );
+    const settled = sameValues(spelled, asked.values) ? asked : this.intern(spelled, asked.extras);
+    server.syncedFor = settled;
+    return settled;
+  }
+}
+
+function joined([name, value]: Extra): string {
+  return `${name}=${value}`;
+}
+
+function byLowerName(extras: readonly Extra[]): Map<string, Extra> {
+  return new Map(extras.map((extra) => [extra[0].toLowerCase(), extra]));
+}
+
+export function sameValues(
+  a: readonly (string | null)[],
+  b: readonly (string | null)[],
+): boolean {
+  return a === b || (a.length === b.length && a.every((value, index) => value === b[index]));
+}
+
+/** Whether PostgreSQL could have a parameter of this name: identifiers, with dots between them. */
+export function isParameterName(name: string): boolean {
+  return /^[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*$/i.test(name);
+}
+
+function resetOne(name: string): string {
+  const quoted = name.split(".").map((part) => `"${part.replaceAll('"', '""')}"`).join(".");
+  return `RESET ${quoted}`;
+}
+
+function setConfig(name: string, value: string): string {
+  return `SELECT pg_catalog.set_config(${quoteLiteral(name)},${quoteLiteral(value)},false)`;
 }
 
 function setOne(name: string, value: string): string {
   const lower = name.toLowerCase();
-  const literal = quoteLiteral(value);
-  if (quotedLists.includes(lower)) {
-    return `SELECT pg_catalog.set_config('${name}',${literal},false)`;
-  }
+  if (quotedLists.includes(lower)) return setConfig(name, value);
   // A style without an order of day and month takes the order from what was set before it.
   const isPart = lower === "datestyle" && !value.includes(",");
-  return `${isPart ? "SET DateStyle=DEFAULT;" : ""}SET ${name}=${literal}`;
+  return `${isPart ? "SET DateStyle=DEFAULT;" : ""}SET ${name}=${quoteLiteral(value)}`;
 }
 
 /**

@@ -5,7 +5,6 @@
 
 import { CONSOLE_DATABASE, type DatabaseConfig } from "../../../shared/config/mod.ts";
 import { type Lease, poolLeaf } from "../../../shared/ledger/mod.ts";
-import { connectTcp, connectUnix, errnoText, setNoDelay, Stream } from "../../../shared/sys/mod.ts";
 import {
   authenticationOk,
   backendKeyData,
@@ -17,10 +16,11 @@ import {
 import type { LeaseOwner } from "./budget.ts";
 import type { ClientSession } from "./client.ts";
 import type { Credential } from "./credentials.ts";
-import type { ParameterSet } from "./parameters.ts";
+import { type Extra, type ParameterSet, sameValues } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { ServerConnection, ServerState } from "./server.ts";
+import type { ServerOwner } from "./server_owner.ts";
 import { StatementTable } from "./statements.ts";
 import { Counter, PoolStats } from "./stats.ts";
 
@@ -33,7 +33,7 @@ const keyFromEnd = 8 + 6;
 /** What the pool wanted in the last so many sweeps: a lull of a quarter of a second gives no slot away. */
 const demandsKept = 3;
 
-export class Pool implements LeaseOwner {
+export class Pool implements LeaseOwner, ServerOwner {
   readonly plane: Plane;
   readonly database: DatabaseConfig;
   /** The user of the server connections: the database's own, else the clients'. */
@@ -41,20 +41,20 @@ export class Pool implements LeaseOwner {
   /** What the pooler can prove to PostgreSQL for that user: a password, or what the client proved. */
   readonly password: string | null;
   readonly credential: Credential | null;
-  readonly startupDefaults: readonly (readonly [string, string])[];
+  readonly startupParameters: readonly (readonly [string, string])[];
   /** The slots for its servers; `held` counts those that are closing as well. */
   readonly lease: Lease;
   readonly stats = new PoolStats();
   readonly counters = this.stats.totals;
   readonly statements = new StatementTable();
-  /** Parameter sets that a server of this pool has accepted. */
-  readonly proven = new WeakSet<ParameterSet>();
   readonly servers = new Set<ServerConnection>();
   readonly idle: ServerConnection[] = [];
   /** Clients that are logged in here, waiting ones included. */
   clients = 0;
   /** What the last server to log in reported; null until one has. */
   welcome: ReadonlyMap<string, string> | null = null;
+  /** Of that the tracked parameters. */
+  defaults: readonly (string | null)[];
 
   waiting = 0;
   #firstWaiter: ClientSession | null = null;
@@ -70,7 +70,10 @@ export class Pool implements LeaseOwner {
   #demandAt = 0;
   readonly #mixedWaits: boolean;
   readonly #greetings = new Map<ParameterSet, Uint8Array>();
-  #spellings = new WeakMap<ParameterSet, ParameterSet>();
+  /** Parameter sets that a server of this pool has accepted, and how it spells them. */
+  #accepted = new WeakMap<ParameterSet, ParameterSet>();
+  /** What a server reports that has these extras. */
+  readonly #reports = new WeakMap<readonly Extra[], ReadonlyMap<string, string>>();
 
   constructor(
     plane: Plane,
@@ -84,7 +87,8 @@ export class Pool implements LeaseOwner {
     this.user = user;
     this.password = password;
     this.credential = credential;
-    this.startupDefaults = Object.entries(database.startupParameters);
+    this.defaults = plane.tracker.none.values;
+    this.startupParameters = Object.entries(database.startupParameters);
     this.#mixedWaits = database.user !== null &&
       [...plane.config.users.values()].some((user) => user.queryWaitTimeoutMs !== null);
     this.lease = plane.budget.lease(poolLeaf(database.name, user), this);
@@ -102,7 +106,7 @@ export class Pool implements LeaseOwner {
    */
   acquire(client: ClientSession): ServerConnection | null {
     if (this.#firstWaiter === null) {
-      const server = this.idle.pop();
+      const server = this.#takeIdle();
       if (server !== undefined) return server;
     }
     const refusal = this.refusal();
@@ -159,6 +163,10 @@ export class Pool implements LeaseOwner {
     this.counters[Counter.waitTime]! += this.plane.reactor.now - client.waitingSince;
   }
 
+  #takeIdle(): ServerConnection | undefined {
+    return this.plane.settings.serverRoundRobin ? this.idle.shift() : this.idle.pop();
+  }
+
   /** Gives idle servers to the oldest waiters, and opens more for those that are left. */
   dispatch(): void {
     if (this.#dispatching) return;
@@ -166,13 +174,16 @@ export class Pool implements LeaseOwner {
     for (;;) {
       const client = this.#firstWaiter;
       if (client === null) break;
-      if (client.awaitsWelcome) {
+      if (client.login !== null) {
+        // It is greeted with what a server has reported, and needs one only to try new values.
         if (this.welcome === null) break;
-        this.dequeue(client);
-        client.onWelcome();
-        continue;
+        if (client.login.isJudged()) {
+          this.dequeue(client);
+          client.login.greet();
+          continue;
+        }
       }
-      const server = this.idle.pop();
+      const server = this.#takeIdle();
       if (server === undefined) break;
       this.dequeue(client);
       client.onServer(server);
@@ -263,25 +274,55 @@ export class Pool implements LeaseOwner {
 
   // --- servers
 
-  onWelcome(parameters: ReadonlyMap<string, string>): void {
-    this.welcome = parameters;
-    this.#greetings.clear();
-    this.#spellings = new WeakMap();
+  /** A new server finished its login. */
+  onReady(server: ServerConnection, parameters: ReadonlyMap<string, string>): void {
+    this.#onWelcome(server, parameters);
     this.#failure = null;
     this.#failures = 0;
     this.#retryAt = 0;
+    this.#count(-1);
+    this.plane.logServer(server, "new connection to server");
+    const { connectQuery } = this.database;
+    if (connectQuery === null) server.toIdle();
+    else server.prime(connectQuery);
   }
 
-  /** Notes how PostgreSQL spells what clients ask for. */
-  onSpelled(asked: ParameterSet, spelled: ParameterSet): void {
-    this.proven.add(asked);
-    this.proven.add(spelled);
-    this.#spellings.set(asked, spelled);
+  #onWelcome(server: ServerConnection, parameters: ReadonlyMap<string, string>): void {
+    const before = this.welcome;
+    const isSame = before !== null && before.size === parameters.size &&
+      [...parameters].every(([name, value]) => before.get(name) === value);
+    if (isSame) return;
+    // With other defaults the same words may be spelled differently: a DateStyle without an order.
+    this.#accepted = new WeakMap();
+    this.#greetings.clear();
+    this.welcome = new Map(parameters);
+    this.defaults = server.defaults;
   }
 
-  /** What a client asked for, as PostgreSQL spells it if that is known. */
-  spellingOf(asked: ParameterSet): ParameterSet {
-    return this.#spellings.get(asked) ?? asked;
+  /** How servers of this pool spell what a client asks for; null = it has to be tried. */
+  accepted(asked: ParameterSet): ParameterSet | null {
+    const { tracker } = this.plane;
+    if (asked === tracker.none) return asked;
+    const known = this.#accepted.get(asked);
+    if (known !== undefined) return known;
+    const nameless = tracker.nameless(asked);
+    if (nameless === asked || (this.defaults[tracker.applicationName] ?? null) === null) {
+      return null;
+    }
+    const spelled = this.accepted(nameless);
+    if (spelled === null) return null;
+    const named = tracker.named(spelled, asked);
+    this.#accepted.set(asked, named);
+    return named;
+  }
+
+  /** A server has taken what a client asked for. */
+  onAccepted(server: ServerConnection, asked: ParameterSet, spelled: ParameterSet): void {
+    const { tracker } = this.plane;
+    this.#accepted.set(asked, spelled);
+    this.#accepted.set(spelled, spelled);
+    this.#accepted.set(tracker.nameless(asked), tracker.nameless(spelled));
+    if (spelled.extras.length > 0) this.#reports.set(spelled.extras, new Map(server.reported));
   }
 
   /**
@@ -292,9 +333,10 @@ export class Pool implements LeaseOwner {
     let greeting = this.#greetings.get(client.parameters);
     if (greeting === undefined) {
       const messages: Uint8Array[] = [];
+      const reports = this.#reports.get(client.parameters.extras);
       for (const [name, value] of this.welcome ?? []) {
         const index = this.plane.tracker.indexOf(name);
-        const own = index < 0 ? null : client.parameters.values[index];
+        const own = index < 0 ? reports?.get(name) : client.parameters.values[index];
         messages.push(parameterStatus(name, own ?? value));
       }
       const key = backendKeyData(0, new Uint8Array(4));
@@ -307,14 +349,7 @@ export class Pool implements LeaseOwner {
     return greeting;
   }
 
-  /** A new server finished its login. */
-  onServerReady(server: ServerConnection): void {
-    this.#count(-1);
-    this.plane.logServer(server, "new connection to server");
-    server.toIdle();
-  }
-
-  onServerIdle(server: ServerConnection): void {
+  onIdle(server: ServerConnection): void {
     if (server.closeNeeded) {
       server.close("close_needed");
       return;
@@ -333,7 +368,7 @@ export class Pool implements LeaseOwner {
     this.dispatch();
   }
 
-  onServerClosed(server: ServerConnection): void {
+  onClosed(server: ServerConnection): void {
     if (server.login !== null) this.#count(-1);
     this.servers.delete(server);
     const index = this.idle.indexOf(server);
@@ -342,7 +377,7 @@ export class Pool implements LeaseOwner {
   }
 
   /** A connection attempt or a login failed; its connection is closed already. */
-  onLoginFailed(code: string, reason: string): void {
+  onLoginFailed(_server: ServerConnection, code: string, reason: string): void {
     const now = this.plane.reactor.now;
     this.#count(-1);
     if (this.#failure === null) this.#failingSince = now;
@@ -433,44 +468,10 @@ export class Pool implements LeaseOwner {
     const hosts = this.database.hosts;
     const host = hosts[this.#nextHost % hosts.length] as string;
     if (this.database.loadBalanceHosts === "round-robin") this.#nextHost++;
-    const server = new ServerConnection(this.plane, this, this.plane.nextId());
+    const server = new ServerConnection(this.plane, this, this, this.plane.nextId());
     this.servers.add(server);
     this.#count(1);
-    this.lease.held++;
-    this.lease.touch();
-    this.plane.openServers++;
-    server.address = host;
-    server.port = this.database.port;
-    if (host.startsWith("/") || host.startsWith("@")) {
-      this.#connect(server, connectUnix(`${host}/.s.PGSQL.${this.database.port}`), false);
-      return;
-    }
-    this.plane.resolve(host, (addresses, reason) => {
-      if (server.state === ServerState.closed) return;
-      const address = addresses[Math.floor(Math.random() * addresses.length)];
-      if (address === undefined) {
-        this.#failBeforeStream(server, `server DNS lookup failed: ${reason}`);
-        return;
-      }
-      server.address = address;
-      this.#connect(server, connectTcp(address, this.database.port), true);
-    });
-  }
-
-  #connect(server: ServerConnection, fd: number, tcp: boolean): void {
-    if (fd < 0) {
-      this.#failBeforeStream(server, `connect failed: ${errnoText(-fd)}`);
-      return;
-    }
-    if (tcp) {
-      setNoDelay(fd);
-      this.plane.keepAlive(fd);
-    }
-    server.stream = new Stream(this.plane.reactor, fd, server, true);
-  }
-
-  #failBeforeStream(server: ServerConnection, reason: string): void {
-    server.login?.fail("08001", reason);
+    server.connect(host, this.database.port);
   }
 }
 

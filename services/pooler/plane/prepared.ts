@@ -3,27 +3,33 @@
 // what goes to the server, in place of the client's message or before it; the caller has passed on what
 // came before. The tables themselves are statements.ts; what a server's error undoes is its journal.
 
+import { Buffer } from "node:buffer";
 import {
   bindMessage,
   closeMessage,
   Frontend,
   message,
-  readInt32,
+  queryMessage,
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { Request } from "./requests.ts";
 import type { ServerConnection } from "./server.ts";
-import { type Statement, StatementNames } from "./statements.ts";
+import { type Statement, type StatementName, StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
 
 /** Fails with 26000 on any server; stands for a message that is known to fail. */
 const failingBind = bindMessage("", "PGWEIR_none");
 const trialName = new TextEncoder().encode("PGWEIR_trial\0");
 const trialClose = closeMessage("S", "PGWEIR_trial");
+/** Succeeds and fails where a DEALLOCATE of what is there would, with its tag behind one of PREPARE. */
+const stubDeallocate = queryMessage(
+  'PREPARE "PGWEIR_trial" AS SELECT 1;DEALLOCATE "PGWEIR_trial"',
+);
 const ownPrefix = new TextEncoder().encode("PGWEIR_");
 const decoder = new TextDecoder();
+const deallocateMax = 1000;
 
 export class Prepared {
   readonly #plane: Plane;
@@ -158,6 +164,15 @@ export class Prepared {
     return entry === null;
   }
 
+  /** A query that is DEALLOCATE of a client's name, alone: the statement stays, for others. */
+  deallocate(server: ServerConnection, name: StatementName): void {
+    this.#plane.outlet.put(stubDeallocate);
+    server.requests.push(Request.query);
+    server.deallocating = name;
+    // What it leaves is known when it is answered.
+    server.mayDiscard = true;
+  }
+
   /** Close of a statement; true if the message goes as it is. */
   closeNamed(
     client: ClientSession,
@@ -179,18 +194,23 @@ export class Prepared {
   }
 }
 
-/** Whether a query's text has a word that begins like DEALLOCATE or DISCARD. */
-export function mentionsDiscard(bytes: Uint8Array, from: number, end: number): boolean {
-  const last = Math.min(from + readInt32(bytes, from - 4) - 4, end) - 4;
-  for (let at = from; at <= last; at++) {
-    if (((bytes[at] as number) | 0x20) !== 0x64) continue;
-    const second = (bytes[at + 1] as number) | 0x20;
-    const third = (bytes[at + 2] as number) | 0x20;
-    const fourth = (bytes[at + 3] as number) | 0x20;
-    if (second === 0x65 && third === 0x61 && fourth === 0x6c) return true;
-    if (second === 0x69 && third === 0x73 && fourth === 0x63) return true;
-  }
-  return false;
+const deallocateOne =
+  /^\s*deallocate\s+(?:prepare\s+)?(?:"((?:[^"]|"")+)"|([a-z_\x80-\xff][\w$\x80-\xff]*))[\s;]*$/i;
+
+/** The client's statement that the text [from, to) is a DEALLOCATE of; null if it is something else. */
+export function deallocated(
+  names: StatementNames,
+  bytes: Uint8Array,
+  from: number,
+  to: number,
+): StatementName | null {
+  if (to - from > deallocateMax) return null;
+  const text = Buffer.from(bytes.subarray(from, to)).toString("latin1");
+  const [, quoted, plain] = deallocateOne.exec(text) ?? [];
+  const name = quoted?.replaceAll('""', '"') ?? plain?.toLowerCase();
+  if (name === undefined) return null;
+  const wanted = Buffer.from(name, "latin1");
+  return names.get(wanted, 0, wanted.length);
 }
 
 /** The index of the first zero in [from, to), or `to`. */

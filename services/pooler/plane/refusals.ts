@@ -50,6 +50,16 @@ export const refusals = {
   },
   cancelledInQueue: { code: "57014", message: "canceling statement due to user request" },
   serverGone: { code: "08006", message: "server conn crashed?" },
+  fastClose: {
+    code: "57P01",
+    message: "server connection is outdated (server_fast_close)",
+    hint: "Connect again: the session's server connection had to be closed",
+  },
+  transactionBlock: {
+    code: "0A000",
+    message: "transaction blocks not allowed in statement pooling mode",
+    hint: "Use pool_mode = transaction, or send the whole block as one query",
+  },
   serverProtocol: { code: "08006", message: "bad packet from server" },
   shuttingDown: { code: "57P01", message: "pooler is shutting down" },
   notReplication: {

@@ -1,12 +1,24 @@
-// One connection to PostgreSQL that is logged in, and the relay of its messages to the linked client.
-// Logging in is server_login.ts; which client gets it is the pool's decision.
-// Invariants: a server is linked to at most one client; it goes back to the pool only when nothing
-// is owed (ReadyForQuery `I`, no request outstanding, no half-sent message, no cancel on its way).
+// One connection to PostgreSQL that is logged in, the relay of its messages to the linked client, and
+// what is done on it between two clients. Logging in is server_login.ts; which client gets it is the
+// pool's decision.
+// Invariants: a server is linked to at most one client; it goes back to its owner only when nothing
+// is owed (ReadyForQuery `I`, no request outstanding, no half-sent message, no cancel on its way) and
+// nothing of its last client's is left in its session.
 
-import { Errno, errnoText, type Stream, type StreamOwner } from "../../../shared/sys/mod.ts";
+import {
+  connectTcp,
+  connectUnix,
+  Errno,
+  errnoText,
+  setNoDelay,
+  Stream,
+  type StreamOwner,
+  type Timer,
+} from "../../../shared/sys/mod.ts";
 import {
   Backend,
   backendFrameProblem,
+  copyFailMessage,
   parameterStatus,
   parseBackendKeyData,
   type ParsedError,
@@ -14,40 +26,46 @@ import {
   parseParameterStatus,
   queryMessage,
   readInt32,
+  syncMessage,
   terminateMessage,
 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
 import { Journal, type JournalEntry } from "./journal.ts";
-import type { ParameterSet } from "./parameters.ts";
+import { type Extra, noExtras, type ParameterSet } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { error, type Refusal, refusals } from "./refusals.ts";
 import { Request, Requests } from "./requests.ts";
+import { Residue, Wipe } from "./residue.ts";
 import { ServerLogin } from "./server_login.ts";
-import { PreparedOnServer } from "./statements.ts";
+import type { ServerConsumer, ServerOwner } from "./server_owner.ts";
+import { PreparedOnServer, type StatementName } from "./statements.ts";
 import { Counter } from "./stats.ts";
 
 /** Who is in which state: see each member; `move` is the only way from one to another. */
 export const ServerState = {
-  /** connect() or login going on; leaves to idle or closed. */
+  /** connect() or login going on; leaves to tested, idle or closed. */
   login: "login",
   /** In the pool's idle list; leaves when linked or closed. */
   idle: "idle",
-  /** Linked to a client; leaves at the end of the transaction, or closed. */
+  /** Linked to a client; leaves when that gives it back, or closed. */
   active: "active",
-  /** Unlinked while a cancel for it is on its way; leaves to idle when that has ended. */
+  /** Without a client; nothing is sent to it while a cancel for it is on its way. */
   beingCanceled: "being_canceled",
+  /** Without a client; it still answers one that has gone, or queries of the pooler's. */
+  tested: "tested",
   closed: "closed",
 } as const;
 export type ServerState = typeof ServerState[keyof typeof ServerState];
 
 const from: Record<ServerState, readonly ServerState[]> = {
   login: [],
-  idle: ["login", "active", "being_canceled"],
-  active: ["idle"],
-  being_canceled: ["active"],
-  closed: ["login", "idle", "active", "being_canceled"],
+  idle: ["login", "active", "being_canceled", "tested"],
+  active: ["idle", "login"],
+  being_canceled: ["active", "tested"],
+  tested: ["login", "active", "being_canceled"],
+  closed: ["login", "idle", "active", "being_canceled", "tested"],
 };
 
 const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
@@ -60,10 +78,34 @@ const resumeBelow = 1024;
 const deallocateAll = bytesOf("DEALLOCATE ALL\0");
 const discardAll = bytesOf("DISCARD ALL\0");
 const listen = bytesOf("LISTEN\0");
+const unlisten = bytesOf("UNLISTEN\0");
 const reset = bytesOf("RESET\0");
+const set = bytesOf("SET\0");
+const prepare = bytesOf("PREPARE\0");
+const someRows = bytesOf("SELECT 1\0");
 const outdatedPlan = bytesOf("\0RRevalidateCachedQuery\0");
 
 const terminate = terminateMessage();
+const sync = syncMessage();
+const endOfCopy = copyFailMessage("client has gone");
+
+/** What a client has left behind is stopped and rolled back in this time, or the server is closed. */
+const recoverMs = 1000;
+/** A query that cleans the session may take this long. */
+const choreMs = 10_000;
+/** Undoes what SET, SET ROLE and SET SESSION AUTHORIZATION have done. */
+const wipeSettings = "SET SESSION AUTHORIZATION DEFAULT;RESET ROLE;RESET ALL";
+const wipeEverything = "DISCARD ALL";
+const findLocks = "SELECT 1 FROM pg_catalog.pg_locks WHERE locktype='advisory' AND " +
+  "pid=pg_catalog.pg_backend_pid() LIMIT 1";
+
+/** A query of the pooler's on a server. */
+interface OwnQuery {
+  /** Called with the tag of each of its commands: [at, end) of the arena. */
+  readonly onTag: ((bytes: Uint8Array, at: number, end: number) => void) | null;
+  /** Called after its ReadyForQuery. */
+  readonly onEnd: (failure: ParsedError | null) => void;
+}
 
 function bytesOf(text: string): Uint8Array {
   return new TextEncoder().encode(text);
@@ -72,7 +114,10 @@ function bytesOf(text: string): Uint8Array {
 export class ServerConnection implements StreamOwner {
   readonly plane: Plane;
   readonly pool: Pool;
+  readonly owner: ServerOwner;
   stream!: Stream;
+  /** Set where what it sends is not relayed. */
+  consumer: ServerConsumer | null = null;
   state: ServerState = ServerState.login;
   /** Set while logging in. */
   login: ServerLogin | null;
@@ -80,8 +125,11 @@ export class ServerConnection implements StreamOwner {
   readonly requests = new Requests();
   readonly prepared: PreparedOnServer;
   readonly journal: Journal;
+  readonly residue = new Residue();
   /** The client whose unnamed statement this server holds. */
   unnamedOwner: ClientSession | null = null;
+  /** What its text may do, see scanSql. */
+  unnamedFlags = 0;
   /** Transaction status byte of the last ReadyForQuery. */
   status = statusIdle;
   /** False while an extended query cycle waits for its Sync. */
@@ -92,11 +140,19 @@ export class ServerConnection implements StreamOwner {
   copyIn = false;
   /** A query that is not answered yet may drop the prepared statements. */
   mayDiscard = false;
+  /** The name that a DEALLOCATE which runs takes away from the client. */
+  deallocating: StatementName | null = null;
 
-  /** Current values of the tracked parameters, and those of the login. */
+  /** Current values of the tracked parameters, and those without anybody's SET. */
   values: (string | null)[];
   defaults: readonly (string | null)[];
-  /** The client set that the current values satisfy. */
+  /** What the pooler has set beside them. */
+  extras: readonly Extra[] = noExtras;
+  /** They may have been undone since. */
+  extrasUnsure = false;
+  /** Current values of what else it reports. */
+  reported = new Map<string, string>();
+  /** The client set that all this satisfies. */
   syncedFor: ParameterSet | null = null;
 
   processId = 0;
@@ -118,24 +174,33 @@ export class ServerConnection implements StreamOwner {
   #bodyLeft = 0;
   #bodyDrop = false;
   #tail: Uint8Array | null = null;
-  /** A query of the pooler's is outstanding. */
-  #ownRuns = false;
+  /** The query of the pooler's that is outstanding. */
+  #own: OwnQuery | null = null;
   #ownFailure: ParsedError | null = null;
+  /** server_reset_query has to run. */
+  #resetDue = false;
+  #rolledBack = false;
+  /** Ends what takes too long between two clients. */
+  #choreTimer: Timer | null = null;
   #lastWords: ParsedError | null = null;
+  /** What the last query of the pooler's for parameters asks for. */
+  #asked: ParameterSet;
   /** Parameters that were reported since the last ReadyForQuery, and whether by a RESET. */
   #reported: number[] = [];
   #wasReset = false;
   /** The client that was the last to LISTEN here. */
   #listener: ClientSession | null = null;
 
-  constructor(plane: Plane, pool: Pool, id: number) {
+  constructor(plane: Plane, pool: Pool, owner: ServerOwner, id: number) {
     this.plane = plane;
     this.pool = pool;
+    this.owner = owner;
     this.id = id;
     this.connectedAt = plane.reactor.now;
     this.prepared = new PreparedOnServer(pool.statements);
     this.journal = new Journal(this.prepared, pool.statements);
-    this.values = plane.tracker.names.map(() => null);
+    this.#asked = plane.tracker.none;
+    this.values = [...this.#asked.values];
     this.defaults = this.values;
     this.login = new ServerLogin(this);
   }
@@ -145,6 +210,42 @@ export class ServerConnection implements StreamOwner {
       throw new Error(`move server connection: ${this.state} to ${to}, wanted ${from[to]}`);
     }
     this.state = to;
+  }
+
+  /** Connects and logs in. The slot of its owner's lease is taken here. */
+  connect(host: string, port: number): void {
+    const { plane, owner } = this;
+    owner.lease.held++;
+    owner.lease.touch();
+    plane.openServers++;
+    this.address = host;
+    this.port = port;
+    if (host.startsWith("/") || host.startsWith("@")) {
+      this.#onSocket(connectUnix(`${host}/.s.PGSQL.${port}`), false);
+      return;
+    }
+    plane.resolve(host, (addresses, reason) => {
+      if (this.state === ServerState.closed) return;
+      const address = addresses[Math.floor(Math.random() * addresses.length)];
+      if (address === undefined) {
+        this.login?.fail("08001", `server DNS lookup failed: ${reason}`);
+        return;
+      }
+      this.address = address;
+      this.#onSocket(connectTcp(address, port), true);
+    });
+  }
+
+  #onSocket(fd: number, tcp: boolean): void {
+    if (fd < 0) {
+      this.login?.fail("08001", `connect failed: ${errnoText(-fd)}`);
+      return;
+    }
+    if (tcp) {
+      setNoDelay(fd);
+      this.plane.keepAlive(fd);
+    }
+    this.stream = new Stream(this.plane.reactor, fd, this, true);
   }
 
   // --- events of the stream
@@ -171,11 +272,17 @@ export class ServerConnection implements StreamOwner {
       this.#tail = null;
     }
     const end = IN_AT + received;
-    if (this.login !== null) {
-      const used = this.login.consume(arena.bytes, at, end);
-      if (this.state === ServerState.closed) return;
+    const { login } = this;
+    if (login !== null) {
+      const used = login.consume(arena.bytes, at, end);
+      if (this.isClosed) return;
       if (used < end) this.#tail = arena.bytes.slice(used, end);
-      if (this.login === null) this.pool.onServerReady(this);
+      if (this.login === null) this.owner.onReady(this, login.parameters);
+      return;
+    }
+    if (this.consumer !== null) {
+      const used = this.consumer.consume(at, end);
+      if (used < end && !this.isClosed) this.#tail = arena.bytes.slice(used, end);
       return;
     }
     this.pool.counters[Counter.bytesSent]! += received;
@@ -184,6 +291,7 @@ export class ServerConnection implements StreamOwner {
 
   onDrained(): void {
     this.client?.onServerDrained();
+    this.consumer?.onServerDrained();
   }
 
   onHangup(): void {
@@ -212,6 +320,7 @@ export class ServerConnection implements StreamOwner {
     if (this.state === ServerState.closed) return;
     const wasIdle = this.state === ServerState.idle;
     this.move(ServerState.closed);
+    this.#choreTimer?.cancel();
     // Anywhere else it could become a part of what was sent before.
     if (wasIdle && this.stream.pending === 0) this.stream.sendBytes(terminate);
     this.plane.departures.add(this, this.requests.count > 0);
@@ -223,13 +332,57 @@ export class ServerConnection implements StreamOwner {
     this.unnamedOwner = null;
     if (client !== null) client.server = null;
     this.plane.logServer(this, `closing because: ${reason}`);
-    this.pool.onServerClosed(this);
+    this.owner.onClosed(this);
   }
 
-  /** Its client left in the middle of something: stop what runs, then close. */
+  /**
+   * Its client left in the middle of something: what runs is cancelled, and rolled back. The server is
+   * kept if that succeeds in time.
+   */
   abandon(reason: string): void {
+    const client = this.client;
+    const busy = this.requests.count > (this.#own === null ? 0 : 1);
+    if (client === null || !client.sentWhole || (busy && this.secret === null)) {
+      this.#giveUp(reason);
+      return;
+    }
+    if (busy) this.plane.cancels.abandon(this);
+    this.#untie(client);
+    this.move(ServerState.tested);
+    this.#bodyDrop = true;
+    this.#limit(recoverMs, reason);
+    if (this.stream.paused) this.stream.resume();
+    this.#endInput();
+    this.#tidy();
+  }
+
+  /** Closes it, and cancels what it runs. */
+  #giveUp(reason: string): void {
     if (this.requests.count > 0) this.plane.cancels.abandon(this);
     this.close(reason);
+  }
+
+  /** What is done between two clients may take so long. */
+  #limit(ms: number, reason: string): void {
+    this.#choreTimer?.cancel();
+    this.#choreTimer = this.plane.reactor.after(ms, () => this.#giveUp(reason));
+  }
+
+  /** Says what a client that has gone has still to say: that nothing more of it comes. */
+  #endInput(): void {
+    const { requests, stream } = this;
+    let result = 0;
+    if (this.copyIn) {
+      this.copyIn = false;
+      result = stream.sendBytes(endOfCopy);
+    }
+    if (!requests.endsCycle && (requests.count > 0 || !this.synced)) {
+      requests.push(Request.sync);
+      this.journal.group++;
+      this.skipping = false;
+      result = stream.sendBytes(sync);
+    }
+    if (result < 0) this.onBroken(errnoText(-result));
   }
 
   // --- linking
@@ -247,18 +400,43 @@ export class ServerConnection implements StreamOwner {
     this.transactionAt = now;
     this.requestAt = now;
     this.pool.counters[Counter.assignments]!++;
-    if (this.syncedFor === client.parameters) return "";
-    const sql = this.plane.tracker.setStatement(client.parameters, this.defaults, this.values);
-    if (sql === "") this.syncedFor = client.parameters;
-    return sql;
+    if (this.syncedFor === client.parameters && this.defaults === client.defaults) return "";
+    return this.#parameterSql(client);
+  }
+
+  /** The SQL that sets a client's parameters; if there is nothing to do, that is noted. */
+  #parameterSql(client: ClientSession): string {
+    this.#asked = client.parameters;
+    this.syncedFor = null;
+    const sql = this.plane.tracker.setStatement(client.parameters, this);
+    if (sql !== "") return sql;
+    const told = this.#settle();
+    if (told !== null) client.stream.sendBytes(told);
+    return "";
+  }
+
+  /** The server has what was asked for. Returns what its client is to be told of that. */
+  #settle(): Uint8Array | null {
+    const asked = this.#asked;
+    const spelled = this.plane.tracker.settle(this, asked);
+    return this.client?.onParametersSet(this, asked, spelled) ?? null;
   }
 
   /** The message that sets the linked client's parameters; counts as outstanding from now on. */
-  ownQuery(sql: string): Uint8Array {
+  parameterQuery(sql: string): Uint8Array {
+    return this.#ownQuery(sql, this.#settingParameters);
+  }
+
+  #ownQuery(sql: string, query: OwnQuery): Uint8Array {
     this.requests.push(Request.ownQuery);
-    this.#ownRuns = true;
+    this.#own = query;
     this.#ownFailure = null;
     return queryMessage(sql);
+  }
+
+  #sendOwn(sql: string, query: OwnQuery): void {
+    const result = this.stream.sendBytes(this.#ownQuery(sql, query));
+    if (result < 0) this.onBroken(errnoText(-result));
   }
 
   /** Bytes of input that are kept here. */
@@ -266,29 +444,126 @@ export class ServerConnection implements StreamOwner {
     return this.#tail?.length ?? 0;
   }
 
+  get isClosed(): boolean {
+    return this.state === ServerState.closed;
+  }
+
   get failedTransaction(): boolean {
     return this.status === statusFailed;
   }
 
-  /** Whether it may go to another client. */
-  get releasable(): boolean {
+  /** Whether nothing is under way: no transaction, no request, no half-sent message. */
+  get quiet(): boolean {
     return this.synced && this.status === statusIdle && this.requests.count === 0 &&
       this.client !== null && this.client.sentWhole && !this.client.awaitsSync;
   }
 
-  /** Unties the client; the pool decides what comes next. */
+  /** Whether its client gives it back now. */
+  get releasable(): boolean {
+    return this.quiet && !(this.client as ClientSession).keeps && !this.residue.locksUnsure;
+  }
+
+  /** Unties the client; what that may have left is wiped before another gets the server. */
   release(): void {
     const client = this.client;
     if (client === null) return;
-    this.client = null;
-    client.server = null;
+    this.#untie(client);
     client.onUnlinked();
     if (this.stream.paused) this.stream.resume();
+    this.#tidy();
+  }
+
+  #untie(client: ClientSession): void {
+    this.client = null;
+    client.server = null;
+    const { serverResetQuery, serverResetQueryAlways } = this.plane.settings;
+    // At its login a client has sent nothing yet.
+    const isSession = client.mode === "session" && client.login === null;
+    this.#resetDue = serverResetQuery !== "" && (isSession || serverResetQueryAlways);
+    const { residue } = this;
+    if (!isSession && (client.pinned || residue.locksUnsure || residue.listening)) {
+      residue.wipe = Wipe.everything;
+    }
+    if (client.closed && this.unnamedOwner === client) this.unnamedOwner = null;
+  }
+
+  /** Without a client: does what there is to do before it is idle, one thing after the other. */
+  #tidy(): void {
+    if (this.isClosed || this.requests.count > 0 || !this.synced) return;
     if (this.cancels > 0) {
-      this.move(ServerState.beingCanceled);
+      if (this.state !== ServerState.beingCanceled) this.move(ServerState.beingCanceled);
       return;
     }
-    this.toIdle();
+    const sql = this.closeNeeded ? null : this.#chore();
+    if (sql === null) {
+      this.#choreTimer?.cancel();
+      this.#choreTimer = null;
+      this.#rolledBack = false;
+      this.toIdle();
+      return;
+    }
+    if (this.state !== ServerState.tested) this.move(ServerState.tested);
+    this.#sendOwn(sql, this.#tidying);
+  }
+
+  /** The next query that brings the session nearer to what it was after the login; null = it is. */
+  #chore(): string | null {
+    if (this.status !== statusIdle) {
+      if (this.#rolledBack) this.closeNeeded = true;
+      this.#rolledBack = true;
+      return "ROLLBACK";
+    }
+    const { residue } = this;
+    let sql: string;
+    if (this.#resetDue) {
+      this.#resetDue = false;
+      sql = this.plane.settings.serverResetQuery;
+      if (sql === wipeEverything) residue.clear();
+    } else if (residue.wipe !== Wipe.nothing) {
+      sql = residue.wipe === Wipe.everything ? wipeEverything : wipeSettings;
+      residue.clear();
+    } else {
+      return null;
+    }
+    this.#forgetParameters(sql);
+    this.#limit(choreMs, "reset query failed: timeout");
+    return sql;
+  }
+
+  /** What the pooler has set here may be gone. */
+  #forgetParameters(sql: string): void {
+    if (sql === wipeEverything || sql === wipeSettings) this.extras = noExtras;
+    this.extrasUnsure = true;
+    this.syncedFor = null;
+  }
+
+  readonly #tidying: OwnQuery = {
+    onTag: null,
+    onEnd: (failure) => {
+      if (failure !== null) this.close(`reset query failed: ${failure.message}`);
+    },
+  };
+
+  /** Whether its client, which has used session locks, has any left. */
+  #checkLocks(client: ClientSession): void {
+    this.residue.locksUnsure = false;
+    let locked = false;
+    this.#sendOwn(findLocks, {
+      onTag: (bytes, at, end) => locked = startsWith(bytes, at, end, someRows),
+      onEnd: () => client.pin(locked),
+    });
+  }
+
+  /** Runs a query before the first client gets it. */
+  prime(sql: string): void {
+    this.move(ServerState.tested);
+    this.#limit(choreMs, "exec_on_connect query failed: timeout");
+    this.#sendOwn(sql, {
+      onTag: null,
+      onEnd: (failure) => {
+        if (failure !== null) this.close(`exec_on_connect query failed: ${failure.message}`);
+      },
+    });
   }
 
   onCancelEnded(timedOut: boolean): void {
@@ -296,29 +571,29 @@ export class ServerConnection implements StreamOwner {
     if (this.state === ServerState.closed) return;
     // A cancel request that nobody answered may still arrive: never let it meet the next client.
     if (timedOut) this.closeNeeded = true;
-    if (this.state === ServerState.beingCanceled && this.cancels === 0) this.toIdle();
+    if (this.client === null && this.cancels === 0 && this.state !== ServerState.idle) this.#tidy();
   }
 
   toIdle(): void {
     this.move(ServerState.idle);
     this.idleSince = this.plane.reactor.now;
-    this.pool.onServerIdle(this);
+    this.owner.onIdle(this);
   }
 
   // --- the relay, server to client
 
   #relay(start: number, end: number): void {
-    if (this.client === null) {
+    const requests = this.requests;
+    if (this.client === null && requests.count === 0) {
       this.#unasked(start, end);
       return;
     }
     const outlet = this.plane.outlet;
     const bytes = this.plane.arena.bytes;
-    const requests = this.requests;
-    outlet.begin(this.client.output);
+    outlet.begin(this.client === null ? null : this.client.output);
     let at = start;
     let run = start;
-    let ownEnded = false;
+    let ended: OwnQuery | null = null;
     if (this.#bodyLeft > 0) {
       const part = Math.min(this.#bodyLeft, end - at);
       this.#bodyLeft -= part;
@@ -332,7 +607,7 @@ export class ServerConnection implements StreamOwner {
         return this.#violation("bad pkt header", run, at);
       }
       const next = at + 1 + length;
-      if ((type === Backend.dataRow || type === Backend.copyData) && !this.#ownRuns) {
+      if ((type === Backend.dataRow || type === Backend.copyData) && this.#own === null) {
         if (next > end) {
           this.#bodyLeft = next - end;
           this.#bodyDrop = false;
@@ -353,11 +628,27 @@ export class ServerConnection implements StreamOwner {
           if (!isStatus(this.status)) return this.#violation("unknown status", run, at);
           if (own) {
             requests.pop();
-            this.#ownRuns = false;
-            ownEnded = true;
+            ended = this.#own;
+            this.#own = null;
+            if (ended !== this.#settingParameters || this.#ownFailure !== null) break;
+            // Before what follows: that may change them again.
+            const told = this.#settle();
+            if (told === null) break;
+            outlet.pass(run, at);
+            run = at;
+            outlet.put(told);
             break;
           }
           if (!this.#endOfRequest()) return this.#violation("unexpected packet", run, at);
+          if (this.status !== statusIdle && this.client?.mode === "statement") {
+            outlet.pass(run, at);
+            outlet.flush();
+            outlet.begin(null);
+            run = at;
+            this.client.fail(refusals.transactionBlock);
+            if (this.isClosed) return;
+            break;
+          }
           if (this.#reported.length > 0 || this.#wasReset) {
             outlet.pass(run, at);
             run = at;
@@ -403,7 +694,11 @@ export class ServerConnection implements StreamOwner {
         case Backend.commandComplete:
           if (requests.front() === Request.execute) requests.pop();
           this.copyIn = false;
-          if (whole) this.#onTag(bytes, at + 5, next);
+          if (whole) {
+            if (own) this.#onOwnTag(bytes, at + 5, next);
+            else if (this.deallocating !== null) keep = this.#onDeallocating(bytes, at + 5, next);
+            else this.#onTag(bytes, at + 5, next);
+          }
           break;
         case Backend.emptyQuery:
         case Backend.portalSuspended:
@@ -438,6 +733,7 @@ export class ServerConnection implements StreamOwner {
           break;
         case Backend.copyIn:
           this.copyIn = !requests.enterCopyIn();
+          if (this.client === null) this.#endInput();
           break;
         case Backend.parameterDescription:
         case Backend.noticeResponse:
@@ -482,7 +778,11 @@ export class ServerConnection implements StreamOwner {
     if (at < end) this.#tail = bytes.slice(at, end);
     const pending = outlet.flush();
     const client = this.client;
-    if (client === null) return;
+    if (client === null) {
+      if (ended !== null) this.#endOwn(ended);
+      this.#tidy();
+      return;
+    }
     if (pending !== 0) {
       if (pending < 0) {
         client.close(`client connection lost: ${errnoText(-pending)}`);
@@ -495,12 +795,38 @@ export class ServerConnection implements StreamOwner {
       client.onUnwanted(end - start, this.copyIn);
       if (client.closed) return;
     }
-    if (ownEnded) {
-      this.#ownQueryEnded(client);
+    if (ended !== null) {
+      this.#endOwn(ended);
       if (this.client !== client) return;
     }
     if (this.releasable) this.release();
-    else if (this.requests.count < resumeBelow) client.onRequestsAnswered(this.requests.count);
+    else if (this.requests.count < resumeBelow) {
+      client.onRequestsAnswered(this.requests.count);
+      if (this.client === client && this.quiet) this.#onQuiet(client);
+    }
+  }
+
+  /** Nothing is under way, and the client keeps the server. */
+  #onQuiet(client: ClientSession): void {
+    if (this.syncedFor !== client.parameters && this.#resync(client)) return;
+    if (this.residue.locksUnsure) this.#checkLocks(client);
+    else if (this.plane.stopping) client.fail(refusals.shuttingDown);
+    else if (this.closeNeeded && this.plane.settings.serverFastClose) {
+      client.fail(refusals.fastClose);
+    }
+  }
+
+  /** Its client, which keeps it, may have reset what it asked for at its login. True if so. */
+  #resync(client: ClientSession): boolean {
+    const sql = this.#parameterSql(client);
+    if (sql !== "") this.#sendOwn(sql, this.#settingParameters);
+    return sql !== "";
+  }
+
+  #endOwn(query: OwnQuery): void {
+    const failure = this.#ownFailure;
+    this.#ownFailure = null;
+    query.onEnd(failure);
   }
 
   /**
@@ -569,6 +895,8 @@ export class ServerConnection implements StreamOwner {
     this.copyIn = false;
     if (requests.count === 0) this.synced = true;
     if (requests.cycles === 0) this.mayDiscard = false;
+    this.deallocating = null;
+    this.residue.endCycle(requests.cycles === 0);
     counters[Counter.queries]!++;
     counters[Counter.queryTime]! += now - this.requestAt;
     this.requestAt = now;
@@ -642,17 +970,48 @@ export class ServerConnection implements StreamOwner {
           this.journal.onDiscard(this.client?.names ?? null);
         } else if (startsWith(bytes, at, end, discardAll)) {
           this.#listener = null;
-          this.#wasReset = true;
+          this.#onReset();
           this.#reported = this.plane.tracker.names.map((_, index) => index);
           this.journal.onDiscard(this.client?.names ?? null);
         }
         return;
       case 0x52: // R
-        if (startsWith(bytes, at, end, reset)) this.#wasReset = true;
+        if (startsWith(bytes, at, end, reset)) this.#onReset();
+        return;
+      case 0x53: // S
+        if (startsWith(bytes, at, end, set)) this.residue.onSet();
         return;
       case 0x4c: // L
-        if (startsWith(bytes, at, end, listen)) this.#listener = this.client;
+        if (startsWith(bytes, at, end, listen)) {
+          this.#listener = this.client;
+          this.residue.onListen();
+        }
+        return;
+      case 0x55: // U
+        if (startsWith(bytes, at, end, unlisten)) this.residue.onListen();
     }
+  }
+
+  /** The two tags of a DEALLOCATE that is played; the client sees only its own. */
+  #onDeallocating(bytes: Uint8Array, at: number, end: number): boolean {
+    if (startsWith(bytes, at, end, prepare)) return false;
+    if (this.deallocating !== null) this.client?.names?.remove(this.deallocating);
+    this.deallocating = null;
+    return true;
+  }
+
+  #onReset(): void {
+    this.#wasReset = true;
+    this.extrasUnsure = true;
+    this.syncedFor = null;
+  }
+
+  /** What a query of the pooler's did to the prepared statements; nobody has any by a name of SQL. */
+  #onOwnTag(bytes: Uint8Array, at: number, end: number): void {
+    if (startsWith(bytes, at, end, deallocateAll) || startsWith(bytes, at, end, discardAll)) {
+      this.journal.onDiscard(null);
+    }
+    this.#own?.onTag?.(bytes, at, end);
   }
 
   /** The key that cancels what this server runs; the last one counts. False if it is damaged. */
@@ -681,11 +1040,15 @@ export class ServerConnection implements StreamOwner {
     const parameter = parseParameterStatus(body);
     if (parameter === null) return;
     const index = this.plane.tracker.indexOf(parameter.name);
-    if (index < 0) return;
+    if (index < 0) {
+      this.reported.set(parameter.name, parameter.value);
+      return;
+    }
     this.values[index] = parameter.value;
     this.syncedFor = null;
     const client = this.client;
     if (client === null || this.requests.front() === Request.ownQuery) return;
+    this.residue.onReport();
     client.parameters = this.plane.tracker.with(client.parameters, index, parameter.value);
     this.syncedFor = client.parameters;
     this.#reported.push(index);
@@ -713,19 +1076,22 @@ export class ServerConnection implements StreamOwner {
   }
 
   /** The pooler's SET ended: go on with what the client sent, or tell it why not. */
-  #ownQueryEnded(client: ClientSession): void {
-    const failure = this.#ownFailure;
-    if (failure === null) {
-      this.syncedFor = client.onParametersSet(this.values);
-      if (client.awaitsSync) client.resumeLinked();
-      return;
-    }
-    this.#ownFailure = null;
-    this.plane.logServer(this, `var change failed: ${failure.message}`);
-    // If nothing of the client's has been sent, the server can go to another.
-    client.awaitsSync = false;
-    client.fail({ code: failure.code, message: failure.message || "var change failed" });
-  }
+  readonly #settingParameters: OwnQuery = {
+    onTag: null,
+    onEnd: (failure) => {
+      const client = this.client;
+      if (client === null) return;
+      if (failure === null) {
+        if (client.login !== null) client.awaitsSync = false;
+        else if (client.awaitsSync) client.resumeLinked();
+        return;
+      }
+      this.plane.logServer(this, `var change failed: ${failure.message}`);
+      // If nothing of the client's has been sent, the server can go to another.
+      client.awaitsSync = false;
+      client.fail({ code: failure.code, message: failure.message || "var change failed" });
+    },
+  };
 }
 
 function hasJournal(code: number): boolean {

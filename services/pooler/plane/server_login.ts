@@ -24,7 +24,8 @@ const messageMax = 30_000;
 
 export class ServerLogin {
   readonly #server: ServerConnection;
-  readonly #parameters = new Map<string, string>();
+  /** What the server reports. */
+  readonly parameters = new Map<string, string>();
   #scram: ScramClientExchange | null = null;
   #scramVerified = false;
   #authenticated = false;
@@ -39,12 +40,12 @@ export class ServerLogin {
       this.fail("08001", `connect failed: ${errnoText(errno)}`);
       return;
     }
-    const { plane, pool } = this.#server;
+    const { plane, pool, owner } = this.#server;
     // The process may have slept since the slot was taken: then it may be another worker's by now.
     plane.budget.expire();
-    if (plane.budget.isLost && pool.lease.held > pool.lease.limit) return this.loseSlot();
+    if (plane.budget.isLost && owner.lease.held > owner.lease.limit) return this.loseSlot();
     const parameters = new Map([["user", pool.user], ["database", pool.database.dbname]]);
-    for (const [name, value] of pool.startupDefaults) parameters.set(name, value);
+    for (const [name, value] of owner.startupParameters) parameters.set(name, value);
     this.#send(startupPacket(parameters));
   }
 
@@ -79,7 +80,7 @@ export class ServerLogin {
     const server = this.#server;
     server.login = null;
     server.close(`server login failed: ${reason}`);
-    server.pool.onLoginFailed(code, reason);
+    server.owner.onLoginFailed(server, code, reason);
   }
 
   #message(type: number, body: Uint8Array): void {
@@ -90,7 +91,7 @@ export class ServerLogin {
       case Backend.parameterStatus: {
         const parameter = parseParameterStatus(body);
         if (parameter === null) return this.fail("08006", "invalid server parameter");
-        if (this.#parameters.size < 200) this.#parameters.set(parameter.name, parameter.value);
+        if (this.parameters.size < 200) this.parameters.set(parameter.name, parameter.value);
         return;
       }
       case Backend.backendKeyData:
@@ -108,21 +109,24 @@ export class ServerLogin {
         }
         this.#ended = true;
         this.#server.login = null;
-        this.#server.defaults = this.#server.plane.tracker.names.map((name) =>
-          this.#reported(name)
-        );
-        this.#server.values = [...this.#server.defaults];
-        this.#server.pool.onWelcome(this.#parameters);
+        this.#takeParameters();
         return;
       default:
         return this.fail("08006", "unknown pkt");
     }
   }
 
-  #reported(name: string): string | null {
-    const lower = name.toLowerCase();
-    for (const [key, value] of this.#parameters) if (key.toLowerCase() === lower) return value;
-    return null;
+  #takeParameters(): void {
+    const server = this.#server;
+    const { tracker } = server.plane;
+    const values: (string | null)[] = [...tracker.none.values];
+    for (const [name, value] of this.parameters) {
+      const index = tracker.indexOf(name);
+      if (index >= 0) values[index] = value;
+    }
+    server.values = values;
+    server.defaults = tracker.intern(values).values;
+    server.reported = this.parameters;
   }
 
   #send(bytes: Uint8Array): void {

@@ -1,4 +1,5 @@
-// Startup packets and what the pooler thinks of them: names, and the parameters that follow the client.
+// Startup packets and what the pooler thinks of them: names, and the parameters that follow the client:
+// tracked ones, and all others that PostgreSQL may know, whose values a server judges at the login.
 // Applications send the same packet at every connection, so the last ones are remembered whole: a
 // known packet costs a comparison of bytes. Nothing here depends on who is allowed in.
 
@@ -9,7 +10,13 @@ import {
   parseOptions,
   type StartupPacket,
 } from "../../../shared/wire/mod.ts";
-import type { ParameterSet, ParameterTracker } from "./parameters.ts";
+import {
+  type Extra,
+  extrasMax,
+  isParameterName,
+  type ParameterSet,
+  type ParameterTracker,
+} from "./parameters.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 
 /** Longer names are refused, never cut: two names must not become one. */
@@ -29,6 +36,12 @@ export interface Startup {
 }
 
 type OtherPacket = Exclude<InitialPacket, StartupPacket>;
+
+/** What a packet asks for; of names that differ only in case the last one counts. */
+interface Asked {
+  readonly values: (string | null)[];
+  readonly extras: Map<string, Extra>;
+}
 
 export class StartupReader {
   readonly #tracker: ParameterTracker;
@@ -63,47 +76,64 @@ export class StartupReader {
       refusal = { code: "08P01", message: "database name too long" };
     }
     const values = this.#tracker.names.map((): string | null => null);
-    const parameterRefusal = this.#takeParameters(packet, values);
-    const parameters = this.#tracker.intern(values);
+    const asked: Asked = { values, extras: new Map() };
+    const parameterRefusal = this.#takeParameters(packet, asked);
+    const parameters = parameterRefusal === null
+      ? this.#tracker.intern(values, [...asked.extras.values()])
+      : this.#tracker.none;
     return { kind: "startup", packet, refusal, parameters, parameterRefusal };
   }
 
-  /** Tracked parameters go into `values`, listed ones are ignored, others refused. */
-  #takeParameters(packet: StartupPacket, values: (string | null)[]): Refusal | null {
+  #takeParameters(packet: StartupPacket, asked: Asked): Refusal | null {
+    // First, as in PostgreSQL: what the packet says itself wins, wherever it stands.
+    const options = packet.parameters.get("options");
+    if (options !== undefined && !this.#ignored.has("options")) {
+      const refusal = this.#takeOptions(options, asked);
+      if (refusal !== null) return refusal;
+    }
     for (const [name, value] of packet.parameters) {
-      if (name === "user" || name === "database") continue;
+      if (name === "user" || name === "database" || name === "options") continue;
       const refusal = name === "replication"
         ? replicationRefusal(value)
-        : name === "options" && !this.#ignored.has("options")
-        ? this.#takeOptions(value, values)
-        : this.#take(name, value, "", values);
+        : this.#take(name, value, "", asked);
       if (refusal !== null) return refusal;
     }
     return null;
   }
 
-  #takeOptions(text: string, values: (string | null)[]): Refusal | null {
+  #takeOptions(text: string, asked: Asked): Refusal | null {
     const options = parseOptions(text);
     if (options.kind === "problem") return { code: options.sqlstate, message: options.message };
     for (const [name, value] of options.parameters) {
-      const refusal = this.#take(name, value, " in options", values);
+      const refusal = this.#take(name, value, " in options", asked);
       if (refusal !== null) return refusal;
     }
     return null;
   }
 
-  #take(name: string, value: string, where: string, values: (string | null)[]): Refusal | null {
+  /** Tracked parameters go into `values`, listed ones are ignored, others are extras if they may be any. */
+  #take(name: string, value: string, where: string, asked: Asked): Refusal | null {
     const index = this.#tracker.indexOf(name);
+    const lower = name.toLowerCase();
     if (index >= 0) {
-      values[index] = name.toLowerCase() === "application_name" ? asciiOnly(value) : value;
-    } else if (!this.#ignored.has(name.toLowerCase())) {
+      asked.values[index] = lower === "application_name" ? asciiOnly(value) : value;
+      return null;
+    }
+    if (this.#ignored.has(lower)) return null;
+    if (!isParameterName(name)) {
       return {
         code: "22023",
         message: `unsupported startup parameter${where}: ${asciiOnly(name).slice(0, 64)}`,
         hint: "Add it to ignore_startup_parameters, or let the client not send it",
       };
     }
-    return null;
+    asked.extras.set(lower, [name, value]);
+    if (asked.extras.size <= extrasMax) return null;
+    return {
+      code: "22023",
+      message: `too many startup parameters: more than ${extrasMax} that are not tracked`,
+      hint: "Set them by ALTER ROLE, or add them to ignore_startup_parameters",
+    };
   }
 }
 

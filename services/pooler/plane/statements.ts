@@ -3,7 +3,7 @@
 // Pure bookkeeping over bytes: who sends and answers the messages is in relay code.
 // Invariant: a statement lives in the pool's table while a client name or a server refers to it.
 
-import { Frontend, message, writeInt32 } from "../../../shared/wire/mod.ts";
+import { Frontend, message, scanSql, writeInt32 } from "../../../shared/wire/mod.ts";
 
 const encoder = new TextEncoder();
 
@@ -14,6 +14,8 @@ export class Statement {
   readonly parse: Uint8Array;
   /** Server-side name with its terminating zero; a view into `parse`. */
   readonly name: Uint8Array;
+  /** What its text may do, see scanSql. */
+  readonly flags: number;
   references = 0;
 
   /** The Parse body after the name (text, zero, types) is `bytes[from, to)`; it is copied. */
@@ -27,6 +29,7 @@ export class Statement {
     this.parse.set(name, 5);
     this.parse.set(bytes.subarray(from, to), bodyAt);
     this.name = this.parse.subarray(5, bodyAt);
+    this.flags = scanSql(this.parse, bodyAt, this.parse.indexOf(0, bodyAt));
   }
 
   /** The complete Close message, made anew: evictions are rare. */

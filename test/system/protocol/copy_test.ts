@@ -14,6 +14,7 @@ import type { RawClient } from "../../support/raw_client.ts";
 import {
   ask,
   closeAll,
+  login,
   nothingHangs,
   open,
   startPair,
@@ -102,8 +103,9 @@ test("a COPY that failed early ends there, however much is sent behind it", asyn
 test("copies in every form and order get PostgreSQL's answers", async () => {
   // Poolers that keep count of requests lost it over copies: two in one query, one in a pipeline,
   // one that has no data at all, one whose Sync came too early.
-  const twin = await Twin.login(pooler, postgres);
-  await twin.same([f.Q("CREATE TEMP TABLE a (i int, t text); CREATE TEMP TABLE b (i int)")]);
+  await postgres.query("CREATE DATABASE twin");
+  const twin = await Twin.login(pooler, postgres, login, { ...login, database: "twin" });
+  await twin.same([f.Q("CREATE TABLE a (i int, t text); CREATE TABLE b (i int)")]);
   const reset = () => twin.same([f.Q("TRUNCATE a, b")]);
   const copy = f.Q("COPY a FROM STDIN");
   await twin.same([copy, f.c()]);

@@ -93,8 +93,14 @@ export class Twin {
     this.direct = direct;
   }
 
-  static async login(pooler: Target, postgres: Target, as: Login = login): Promise<Twin> {
-    return new Twin(await open(pooler, as), await open(postgres, as));
+  /** `direct`: what the straight one logs in to, where the two must not find each other's objects. */
+  static async login(
+    pooler: Target,
+    postgres: Target,
+    as: Login = login,
+    direct: Login = as,
+  ): Promise<Twin> {
+    return new Twin(await open(pooler, as), await open(postgres, direct));
   }
 
   /** Sends the same to both; asserts that both give the same messages, and gives them. */

@@ -56,7 +56,7 @@ export function* poolRows(moment: Moment): Generator<Row> {
   const { users, settings } = plane.config;
   const cancels = cancelsByPool(plane);
   for (const pool of plane.pools.values()) {
-    const states = { active: 0, being_canceled: 0, idle: 0, login: 0 };
+    const states = { active: 0, being_canceled: 0, idle: 0, tested: 0, login: 0 };
     for (const { state } of pool.servers) if (state in states) states[state as "idle"]++;
     const { requests, connections, waiting } = cancels.get(pool) ??
       { requests: 0, connections: 0, waiting: 0 };
@@ -73,7 +73,7 @@ export function* poolRows(moment: Moment): Generator<Row> {
       states.being_canceled,
       states.idle,
       0,
-      0,
+      states.tested,
       states.login,
       wholeSeconds(waitedMs),
       restMicroseconds(waitedMs),

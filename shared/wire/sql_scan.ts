@@ -1,0 +1,522 @@
+// What a text of SQL may do to the session it runs in, as bit flags: a lexer that looks at the first words
+// of each statement and at a few names, and that parses nothing. It reads every simple Query and Parse in
+// the data plane: nothing is allocated, nothing throws, each byte is looked at a bounded number of times.
+// A doubt sets the flag. What a function does when it is called, and what a prepared statement does when
+// it is executed, is not to be seen in a text. The lexical rules are PostgreSQL's (scan.l) with
+// standard_conforming_strings on and client_encoding a superset of ASCII.
+
+import {
+  blankEnd,
+  dollarEnd,
+  escapedEnd,
+  insideWord,
+  isLetter,
+  isSpace,
+  lettersStart,
+  nextToken,
+  quotedEnd,
+  same,
+  spaceStart,
+  tokenEnd,
+  word,
+  wordBefore,
+  wordEnd,
+} from "./sql_tokens.ts";
+import { decodeUtf8Lossy } from "./text.ts";
+
+export const SqlFlag = {
+  /** A statement begins with DEALLOCATE or DISCARD. */
+  discards: 1 << 0,
+  /** A statement begins with SET, and is not SET LOCAL, SET TRANSACTION or SET CONSTRAINTS. */
+  sets: 1 << 1,
+  /** A statement begins with RESET. */
+  resets: 1 << 2,
+  /** set_config() is called without a literal true at the end, or a string names it, or pg_settings is updated. */
+  setsConfig: 1 << 3,
+  /** A statement begins with LISTEN. */
+  listens: 1 << 4,
+  /** A statement begins with UNLISTEN. */
+  unlistens: 1 << 5,
+  /** A temporary table, view or the like is made that outlives the transaction. */
+  makesTemp: 1 << 6,
+  /** A cursor is declared WITH HOLD. */
+  holds: 1 << 7,
+  /** A function that takes a session-level advisory lock is named, be it in a string. */
+  locks: 1 << 8,
+  /** A function that releases session-level advisory locks is named, be it in a string. */
+  unlocks: 1 << 9,
+  /** A statement begins with PREPARE, and is not PREPARE TRANSACTION. */
+  prepares: 1 << 10,
+  /** A statement begins with DO or CALL, and may do anything. */
+  runsCode: 1 << 11,
+} as const;
+
+const everyFlag = (1 << 12) - 1;
+
+// Beside the flags, and dropped at the end of a statement:
+/** The statement may make something in the schema pg_temp. */
+const creates = 1 << 20;
+/** The statement may be an UPDATE, which on pg_settings does what set_config() does. */
+const updates = 1 << 21;
+const ofStatement = creates | updates;
+
+// What the scan finds beside the flags:
+/** The schema pg_temp. */
+const tempSchema = 1 << 22;
+/** The view pg_settings. */
+const settingsView = 1 << 23;
+/** The word TEMP or TEMPORARY. */
+const tempWord = 1 << 24;
+
+/** Of the names searched for in strings, the shortest is set_config. */
+const shortestName = 10;
+
+/** PostgreSQL cuts identifiers off at NAMEDATALEN - 1 bytes. */
+const maxIdentifierBytes = 63;
+
+/** 1 for the bytes at which the scan of a statement stops. */
+const stops = new Uint8Array(256);
+
+for (const char of `'"$-/;_pP`) stops[char.charCodeAt(0)] = 1;
+
+const ANALYSE = word("analyse");
+const ANALYZE = word("analyze");
+const CALL = word("call");
+const COMMIT = word("commit");
+const CONSTRAINTS = word("constraints");
+const CREATE = word("create");
+const DEALLOCATE = word("deallocate");
+const DECLARE = word("declare");
+const DISCARD = word("discard");
+const DO = word("do");
+const DROP = word("drop");
+const EXPLAIN = word("explain");
+const FOR = word("for");
+const GLOBAL = word("global");
+const HOLD = word("hold");
+const INSERT = word("insert");
+const INTO = word("into");
+const LISTEN = word("listen");
+const LOCAL = word("local");
+const MERGE = word("merge");
+const ON = word("on");
+const OR = word("or");
+const PREPARE = word("prepare");
+const REPLACE = word("replace");
+const RESET = word("reset");
+const SET = word("set");
+const T = word("t");
+const TEMP = word("temp");
+const TEMPORARY = word("temporary");
+const TRANSACTION = word("transaction");
+const TRUE = word("true");
+const UNLISTEN = word("unlisten");
+const UPDATE = word("update");
+const VERBOSE = word("verbose");
+const WITH = word("with");
+
+const setConfigName = word("set_config");
+const tempName = word("pg_temp");
+const settingsName = word("pg_settings");
+const lockNames = [
+  "pg_advisory_lock",
+  "pg_advisory_lock_shared",
+  "pg_try_advisory_lock",
+  "pg_try_advisory_lock_shared",
+].map(word);
+const unlockNames = [
+  "pg_advisory_unlock",
+  "pg_advisory_unlock_shared",
+  "pg_advisory_unlock_all",
+].map(word);
+
+/** The flags (SqlFlag) of the SQL in [from, to), which may be several statements, complete or not. */
+export function scanSql(bytes: Uint8Array, from: number, to: number): number {
+  let at = blankEnd(bytes, from, to);
+  let flags = statementFlags(bytes, at, to);
+  /** Where the last call of set_config ends that sets nothing beyond the transaction. */
+  let callEnd = from;
+  /** Where the last comments in a row, and the white space with them, began and ended. */
+  let commentsFrom = from;
+  let commentsEnd = from;
+  for (;;) {
+    at = nextStop(bytes, at, to);
+    if (at >= to) return flags & everyFlag;
+    let start = at;
+    let name = 0;
+    switch (bytes[at]) {
+      case 0x3b: // ;
+        at = blankEnd(bytes, at + 1, to);
+        flags = (flags & ~ofStatement) | statementFlags(bytes, at, to);
+        continue;
+      case 0x27: { // '
+        const escapes = at > from && ((bytes[at - 1] as number) | 0x20) === 0x65 &&
+          !wordBefore(bytes, from, at - 1);
+        at = escapes ? escapedEnd(bytes, at + 1, to) : quotedEnd(bytes, at + 1, to, 0x27);
+        if (at - start > shortestName) flags |= mentions(bytes, start + 1, at);
+        continue;
+      }
+      case 0x22: { // "
+        at = quotedEnd(bytes, at + 1, to, 0x22);
+        const encoded = start - from > 1 && bytes[start - 1] === 0x26 &&
+          ((bytes[start - 2] as number) | 0x20) === 0x75 && !wordBefore(bytes, from, start - 2);
+        if (encoded) {
+          flags |= encodedFlags(bytes, at, to, flags);
+          continue;
+        }
+        name = nameAt(bytes, start + 1, at - 1);
+        break;
+      }
+      case 0x24: // $
+        if (insideWord(bytes, from, at)) {
+          at = wordEnd(bytes, at, to);
+          continue;
+        }
+        at = dollarEnd(bytes, at, to);
+        if (at - start > shortestName) flags |= mentions(bytes, start, at);
+        continue;
+      case 0x2d: // -
+      case 0x2f: // /
+        at = blankEnd(bytes, at, to);
+        if (at === start) {
+          at++;
+          continue;
+        }
+        commentsFrom = start;
+        commentsEnd = at;
+        continue;
+      case 0x5f: // _
+        start = nameStart(bytes, from, at);
+        if (start < 0 || wordBefore(bytes, from, start)) {
+          at++;
+          continue;
+        }
+        at = wordEnd(bytes, at, to);
+        name = nameAt(bytes, start, at);
+        break;
+      default: // p, as in TEMP
+        at++;
+        if (start - from < 3 || ((bytes[start - 1] as number) | 0x20) !== 0x6d) continue;
+        start -= 3;
+        if (wordBefore(bytes, from, start)) continue;
+        at = wordEnd(bytes, at, to);
+        if (same(bytes, start, at, TEMP) || same(bytes, start, at, TEMPORARY)) name = tempWord;
+        break;
+    }
+    if (name === 0) continue;
+    flags |= name & (SqlFlag.locks | SqlFlag.unlocks);
+    if ((name & SqlFlag.setsConfig) !== 0 && (flags & SqlFlag.setsConfig) === 0) {
+      const open = blankEnd(bytes, at, to);
+      if (open < to && bytes[open] === 0x28) {
+        // One call within another is not looked into: with many, the text would be read many times.
+        const end = at < callEnd ? -1 : localCallEnd(bytes, open + 1, to);
+        if (end < 0) flags |= SqlFlag.setsConfig;
+        else callEnd = end;
+      }
+    } else if ((name & (tempSchema | tempWord)) !== 0 && (flags & SqlFlag.makesTemp) === 0) {
+      const before = start === commentsEnd ? commentsFrom : start;
+      if (intoBefore(bytes, from, before)) flags |= SqlFlag.makesTemp;
+      else if ((name & tempSchema) !== 0 && (flags & creates) !== 0) {
+        const dot = blankEnd(bytes, at, to);
+        if (dot < to && bytes[dot] === 0x2e) flags |= SqlFlag.makesTemp;
+      }
+    } else if ((name & settingsView) !== 0 && (flags & updates) !== 0) {
+      flags |= SqlFlag.setsConfig;
+    }
+  }
+}
+
+/**
+ * The next byte at which the scan of a statement stops, or `to`. Four bytes at a time, since the branches of
+ * the shorter loop are guessed wrong twice as often.
+ */
+function nextStop(bytes: Uint8Array, at: number, to: number): number {
+  const last = to - 3;
+  while (at < last) {
+    if (stops[bytes[at] as number] !== 0) return at;
+    if (stops[bytes[at + 1] as number] !== 0) return at + 1;
+    if (stops[bytes[at + 2] as number] !== 0) return at + 2;
+    if (stops[bytes[at + 3] as number] !== 0) return at + 3;
+    at += 4;
+  }
+  while (at < to && stops[bytes[at] as number] === 0) at++;
+  return at;
+}
+
+/**
+ * The channels that UNLISTEN statements of the SQL in [from, to) name, in order and as PostgreSQL knows
+ * them; "*" for UNLISTEN *. Names written as U&"..." are left out. Allocates.
+ */
+export function unlistens(bytes: Uint8Array, from: number, to: number): string[] {
+  const names: string[] = [];
+  let at = from;
+  while (at < to) {
+    at = blankEnd(bytes, at, to);
+    const end = wordEnd(bytes, at, to);
+    if (same(bytes, at, end, UNLISTEN)) {
+      const name = channelAt(bytes, blankEnd(bytes, end, to), to);
+      if (name !== "") names.push(name);
+    }
+    while (at < to && bytes[at] !== 0x3b) at = nextToken(bytes, at, to);
+    at++;
+  }
+  return names;
+}
+
+/** The name of a channel at `at`, or "". */
+function channelAt(bytes: Uint8Array, at: number, to: number): string {
+  if (at >= to) return "";
+  if (bytes[at] === 0x2a) return "*";
+  const name: number[] = [];
+  if (bytes[at] === 0x22) {
+    const last = quotedEnd(bytes, at + 1, to, 0x22) - 1;
+    for (let i = at + 1; i < last; i++) {
+      name.push(bytes[i] as number);
+      if (bytes[i] === 0x22) i++;
+    }
+  } else if (isLetter(bytes[at] as number)) {
+    const end = wordEnd(bytes, at, to);
+    if (end < to && bytes[end] === 0x26) return "";
+    for (let i = at; i < end; i++) {
+      const byte = bytes[i] as number;
+      name.push(byte >= 0x41 && byte <= 0x5a ? byte | 0x20 : byte);
+    }
+  }
+  let length = name.length;
+  if (length > maxIdentifierBytes) {
+    length = maxIdentifierBytes;
+    while (length > 0 && ((name[length] as number) & 0xc0) === 0x80) length--;
+  }
+  return decodeUtf8Lossy(Uint8Array.from(name.slice(0, length)));
+}
+
+// Statements. `at` is where a word begins, or behind one.
+
+/** The flags that the first words of the statement at `at` set. */
+function statementFlags(bytes: Uint8Array, at: number, to: number): number {
+  if (at >= to) return 0;
+  const end = wordEnd(bytes, at, to);
+  switch ((bytes[at] as number) | 0x20) {
+    case 0x63: // c
+      if (same(bytes, at, end, CREATE)) return creationFlags(bytes, end, to);
+      return same(bytes, at, end, CALL) ? SqlFlag.runsCode : 0;
+    case 0x64: // d
+      if (same(bytes, at, end, DECLARE)) return cursorHolds(bytes, end, to) ? SqlFlag.holds : 0;
+      if (same(bytes, at, end, DEALLOCATE) || same(bytes, at, end, DISCARD)) {
+        return SqlFlag.discards;
+      }
+      return same(bytes, at, end, DO) ? SqlFlag.runsCode : 0;
+    case 0x65: // e
+      return same(bytes, at, end, EXPLAIN) ? explainedFlags(bytes, end, to) : 0;
+    case 0x6c: // l
+      return same(bytes, at, end, LISTEN) ? SqlFlag.listens : 0;
+    case 0x70: // p
+      if (!same(bytes, at, end, PREPARE)) return 0;
+      return preparesTransaction(bytes, end, to) ? 0 : SqlFlag.prepares;
+    case 0x72: // r
+      return same(bytes, at, end, RESET) ? SqlFlag.resets : 0;
+    case 0x73: // s
+      return same(bytes, at, end, SET) && !setsLocally(bytes, end, to) ? SqlFlag.sets : 0;
+    case 0x75: // u
+      if (same(bytes, at, end, UPDATE)) return updates;
+      return same(bytes, at, end, UNLISTEN) ? SqlFlag.unlistens : 0;
+    case 0x77: // w
+      return same(bytes, at, end, WITH) ? updates : 0;
+    default:
+      return 0;
+  }
+}
+
+/** The flags of CREATE ... */
+function creationFlags(bytes: Uint8Array, at: number, to: number): number {
+  at = blankEnd(bytes, at, to);
+  let end = wordEnd(bytes, at, to);
+  if (same(bytes, at, end, OR)) {
+    at = blankEnd(bytes, end, to);
+    end = wordEnd(bytes, at, to);
+    if (same(bytes, at, end, REPLACE)) at = blankEnd(bytes, end, to);
+  }
+  end = wordEnd(bytes, at, to);
+  if (same(bytes, at, end, GLOBAL) || same(bytes, at, end, LOCAL)) {
+    at = blankEnd(bytes, end, to);
+    end = wordEnd(bytes, at, to);
+  }
+  if (!same(bytes, at, end, TEMP) && !same(bytes, at, end, TEMPORARY)) return creates;
+  return dropsOnCommit(bytes, at, to) ? 0 : SqlFlag.makesTemp;
+}
+
+/** The flags of EXPLAIN ..., which with ANALYZE executes the statement. */
+function explainedFlags(bytes: Uint8Array, at: number, to: number): number {
+  at = blankEnd(bytes, at, to);
+  if (at < to && bytes[at] === 0x28) {
+    let depth = 0;
+    do {
+      if (bytes[at] === 0x28) depth++;
+      else if (bytes[at] === 0x29) depth--;
+      at = nextToken(bytes, at, to);
+    } while (at < to && depth > 0);
+  }
+  for (;;) {
+    const end = wordEnd(bytes, at, to);
+    if (same(bytes, at, end, CREATE)) return updates | creationFlags(bytes, end, to);
+    if (
+      !same(bytes, at, end, ANALYZE) && !same(bytes, at, end, ANALYSE) &&
+      !same(bytes, at, end, VERBOSE)
+    ) return updates;
+    at = blankEnd(bytes, end, to);
+  }
+}
+
+/** Whether what follows SET lasts for the transaction at most. */
+function setsLocally(bytes: Uint8Array, at: number, to: number): boolean {
+  at = blankEnd(bytes, at, to);
+  const end = wordEnd(bytes, at, to);
+  if (
+    !same(bytes, at, end, LOCAL) && !same(bytes, at, end, TRANSACTION) &&
+    !same(bytes, at, end, CONSTRAINTS)
+  ) return false;
+  const dot = blankEnd(bytes, end, to);
+  return dot >= to || bytes[dot] !== 0x2e; // SET local.x = 1 is a setting of an extension
+}
+
+/** Whether what follows PREPARE is TRANSACTION 'id'; a statement may be named transaction, too. */
+function preparesTransaction(bytes: Uint8Array, at: number, to: number): boolean {
+  at = blankEnd(bytes, at, to);
+  const end = wordEnd(bytes, at, to);
+  if (!same(bytes, at, end, TRANSACTION)) return false;
+  const next = blankEnd(bytes, end, to);
+  return next >= to || (bytes[next] !== 0x28 && ((bytes[next] as number) | 0x20) !== 0x61);
+}
+
+/** Whether WITH HOLD is between DECLARE and the cursor's query. */
+function cursorHolds(bytes: Uint8Array, at: number, to: number): boolean {
+  let afterWith = false;
+  for (at = blankEnd(bytes, at, to); at < to && bytes[at] !== 0x3b; at = nextToken(bytes, at, to)) {
+    const end = wordEnd(bytes, at, to);
+    if (afterWith && same(bytes, at, end, HOLD)) return true;
+    if (same(bytes, at, end, FOR)) return false;
+    afterWith = same(bytes, at, end, WITH);
+  }
+  return false;
+}
+
+/** Whether the rest of the statement has ON COMMIT DROP. */
+function dropsOnCommit(bytes: Uint8Array, at: number, to: number): boolean {
+  let matched = 0;
+  for (; at < to && bytes[at] !== 0x3b; at = nextToken(bytes, at, to)) {
+    const end = wordEnd(bytes, at, to);
+    if (matched === 2 && same(bytes, at, end, DROP)) return true;
+    if (matched === 1 && same(bytes, at, end, COMMIT)) matched = 2;
+    else matched = same(bytes, at, end, ON) ? 1 : 0;
+  }
+  return false;
+}
+
+/** Whether what begins behind `at` is what SELECT ... INTO makes: INTO [LOCAL | GLOBAL] is before it. */
+function intoBefore(bytes: Uint8Array, from: number, at: number): boolean {
+  let end = spaceStart(bytes, from, at);
+  let start = lettersStart(bytes, from, end);
+  const scoped = same(bytes, start, end, LOCAL) || same(bytes, start, end, GLOBAL);
+  if (!scoped && !same(bytes, start, end, INTO)) return false;
+  end = spaceStart(bytes, from, start);
+  start = lettersStart(bytes, from, end);
+  if (scoped) return !same(bytes, start, end, CREATE) && !same(bytes, start, end, REPLACE);
+  return !same(bytes, start, end, INSERT) && !same(bytes, start, end, MERGE);
+}
+
+/**
+ * Where the call of set_config ends whose arguments begin at `at`, if its last argument is a literal
+ * true, so that the setting lasts for the transaction at most; or -1.
+ */
+function localCallEnd(bytes: Uint8Array, at: number, to: number): number {
+  let depth = 1;
+  let tokens = 0;
+  let local = false;
+  for (at = blankEnd(bytes, at, to); at < to; at = nextToken(bytes, at, to)) {
+    switch (bytes[at]) {
+      case 0x3b: // ;
+        return -1;
+      case 0x28: // (
+      case 0x5b: // [
+        depth++;
+        break;
+      case 0x29: // )
+      case 0x5d: // ]
+        if (--depth === 0) return local && tokens === 1 ? at + 1 : -1;
+        break;
+      case 0x2c: // ,
+        if (depth > 1) break;
+        tokens = 0;
+        local = false;
+        continue;
+    }
+    tokens++;
+    local = isTrue(bytes, at, tokenEnd(bytes, at, to));
+  }
+  return -1;
+}
+
+/** Whether the token [at, end) is true, 't' or 'true'. */
+function isTrue(bytes: Uint8Array, at: number, end: number): boolean {
+  if (bytes[at] !== 0x27) return same(bytes, at, end, TRUE);
+  at++;
+  end--;
+  while (at < end && isSpace(bytes[at] as number)) at++;
+  while (end > at && isSpace(bytes[end - 1] as number)) end--;
+  return same(bytes, at, end, TRUE) || same(bytes, at, end, T);
+}
+
+// Names that matter anywhere in a statement.
+
+/** What the name [at, end) stands for: flags, tempSchema, settingsView, or 0. */
+function nameAt(bytes: Uint8Array, at: number, end: number): number {
+  if (end - at < tempName.length) return 0;
+  const first = (bytes[at] as number) | 0x20;
+  if (first !== 0x70 && first !== 0x73) return 0;
+  if (same(bytes, at, end, setConfigName)) return SqlFlag.setsConfig;
+  const head = at + tempName.length;
+  if (same(bytes, at, head, tempName) && (end === head || bytes[head] === 0x5f)) return tempSchema;
+  if (same(bytes, at, end, settingsName)) return settingsView;
+  for (let i = 0; i < lockNames.length; i++) {
+    if (same(bytes, at, end, lockNames[i] as Uint8Array)) return SqlFlag.locks;
+  }
+  for (let i = 0; i < unlockNames.length; i++) {
+    if (same(bytes, at, end, unlockNames[i] as Uint8Array)) return SqlFlag.unlocks;
+  }
+  return 0;
+}
+
+/** The flags for a name written as U&"...", which ends at `at`: it may be any, and is not decoded. */
+function encodedFlags(bytes: Uint8Array, at: number, to: number, flags: number): number {
+  let found = (flags & updates) !== 0 ? SqlFlag.setsConfig : 0;
+  at = blankEnd(bytes, at, to);
+  if (at >= to) return found;
+  if (bytes[at] === 0x28) found |= SqlFlag.setsConfig | SqlFlag.locks | SqlFlag.unlocks;
+  if (bytes[at] === 0x2e && (flags & creates) !== 0) found |= SqlFlag.makesTemp;
+  return found;
+}
+
+/** Where a name begins that nameAt() may know and whose first underscore is at `at`; or -1. */
+function nameStart(bytes: Uint8Array, from: number, at: number): number {
+  if (at - from < 2) return -1;
+  const last = (bytes[at - 1] as number) | 0x20;
+  if (last === 0x67) return ((bytes[at - 2] as number) | 0x20) === 0x70 ? at - 2 : -1; // pg_
+  return last === 0x74 && at - from > 2 ? at - 3 : -1; // set_
+}
+
+/** The flags of the names in the contents [from, to) of a string: what is in it may be executed. */
+function mentions(bytes: Uint8Array, from: number, to: number): number {
+  let flags = 0;
+  let at = from;
+  for (;;) {
+    while (at < to && bytes[at] !== 0x5f) at++;
+    if (at >= to) return flags & (SqlFlag.setsConfig | SqlFlag.locks | SqlFlag.unlocks);
+    const start = nameStart(bytes, from, at);
+    at++;
+    if (start < 0) continue;
+    // The letter before a name may belong to an escape, as in E'\nset_config'.
+    if (wordBefore(bytes, from, start) && (start - from < 2 || bytes[start - 2] !== 0x5c)) continue;
+    at = wordEnd(bytes, at, to);
+    flags |= nameAt(bytes, start, at);
+  }
+}
