@@ -5,7 +5,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { assert, suite } from "../support/harness.ts";
-import { loadConfig, lookupDatabase, poolSizeFor, problemText } from "../../shared/config/mod.ts";
+import {
+  loadConfig,
+  lookupDatabase,
+  poolModeFor,
+  poolSizeFor,
+  problemText,
+} from "../../shared/config/mod.ts";
 import { configOf, iniWith, lines, load, MAIN } from "./fixtures.ts";
 
 const test = suite("load");
@@ -96,6 +102,7 @@ test("loadConfig() fills every field of a database", () => {
     maxDbClientConnections: null,
     serverLifetimeMs: null,
     queryWaitTimeoutMs: null,
+    warnSessionFeatures: null,
     startupParameters: { client_encoding: "UTF8", application_name: "reports" },
   });
   assert.is(config.databases.get("shop")?.dbname, "shop_production");
@@ -151,7 +158,7 @@ shop2 = host='a
 [pgbuncer]
 x = 1
 [pgbouncer]
-pool_mode = session
+pool_mode = sesion
 listen_prot = 6432
 listen_port = 99999
 query_wait_timeout = 5min
@@ -179,7 +186,7 @@ nonsense
     `main.ini:3: database "pgbouncer" is reserved for the admin console`,
     `main.ini:4: database "shop2": the quote of "host" is not closed`,
     `main.ini:5: unknown section "pgbuncer", did you mean "pgbouncer"`,
-    `main.ini:8: pool_mode = "session" is not supported: this version has transaction pooling only: write pool_mode = transaction`,
+    `main.ini:8: pool_mode: "sesion" is not one of session, transaction, statement`,
     `main.ini:9: unknown setting "listen_prot", did you mean "listen_port"`,
     `more.ini:1: user = "nobody" is not supported: start pgweir as that user`,
     `more.ini:2: budget_mode: "loose" is not one of static, leased`,
@@ -308,9 +315,10 @@ test("loadConfig() answers each setting with an error, a warning or nothing", ()
 });
 
 const entryVerdicts: readonly (readonly [string, string])[] = [
+  ["a = host=h pool_mode=session", ""],
   [
-    "a = host=h pool_mode=session",
-    `error database "a": pool_mode = "session" is not supported: this version has transaction pooling only: write pool_mode = transaction`,
+    "a = host=h warn_session_features=on",
+    `error database "a": warn_session_features: "on" is not one of off, notice, refuse`,
   ],
   ["a = host=h pool_mode=transaction", ""],
   ["a = host=h max_db_connections=5 max_db_client_connections=0", ""],
@@ -347,10 +355,7 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
     `error database "${"a".repeat(64)}": the name is longer than 63 bytes`,
   ],
   ["a = host=h\na = host=g", `warning "a" stood in line 2 already, this line wins`],
-  [
-    "a = host=h\n[users]\nu = pool_mode=statement",
-    `error user "u": pool_mode = "statement" is not supported: this version has transaction pooling only: write pool_mode = transaction`,
-  ],
+  ["a = host=h\n[users]\nu = pool_mode=statement", ""],
   ["a = host=h\n[users]\nu = max_user_connections=5 max_user_client_connections=6", ""],
   [
     "a = host=h\n[users]\nu = query_timeout=5",
@@ -377,11 +382,16 @@ test("loadConfig() answers each entry with an error, a warning or nothing", () =
   }
 });
 
-test("loadConfig() refuses a file without pool_mode, whose default is session", () => {
-  assert.equal(lines(load("[pgbouncer]\nauth_type = trust\n").problems), [
-    `0: pool_mode is not set, its default "session" is not supported: ` +
-    "this version has transaction pooling only: write pool_mode = transaction",
-  ]);
+test("poolModeFor() asks the user, then the database, then the setting, whose default is session", () => {
+  const config = configOf(
+    "[databases]\nshop = host=h pool_mode=transaction\nplain = host=h\n[pgbouncer]\n" +
+      "auth_type = trust\n[users]\nbatch = pool_mode=statement\n",
+  );
+  const mode = (database: string, user: string) =>
+    poolModeFor(config, lookupDatabase(config, database)!, user);
+  assert.is(mode("shop", "batch"), "statement");
+  assert.is(mode("shop", "web"), "transaction");
+  assert.is(mode("plain", "web"), "session");
 });
 
 test("loadConfig() reports a file without the section [pgbouncer]", () => {
@@ -428,8 +438,7 @@ test("loadConfig() warns when nobody can connect or log in", () => {
 test("loadConfig() lists a thousand problems and counts the others", () => {
   const { problems } = load(`[pgbouncer]\n${"nonsense\n".repeat(300_000)}`);
   assert.is(problems.length, 1001);
-  // The further one is the missing pool_mode.
-  assert.is(problems.at(-1)?.message, "299001 more problem(s) are not listed");
+  assert.is(problems.at(-1)?.message, "299000 more problem(s) are not listed");
 });
 
 test("loadConfig() puts no secret into problems and warnings", () => {
