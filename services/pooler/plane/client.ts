@@ -305,6 +305,11 @@ export class ClientSession implements StreamOwner {
     this.keeps = pinned || this.mode === "session";
   }
 
+  /** Tells its prepared statements from those of others for whom the same text may mean something else. */
+  get dialect(): string {
+    return (this.pool as Pool).dialects.of(this.parameters);
+  }
+
   // --- linking
 
   /** A server for this waiting client. */
@@ -667,7 +672,9 @@ export class ClientSession implements StreamOwner {
     if (server.mayDiscard) return true;
     const bytes = this.plane.arena.bytes;
     const named = this.names?.get(bytes, from, to)?.statement ?? null;
-    const text = textEnd > to ? server.pool.statements.find(bytes, to + 1, textEnd) : null;
+    const text = textEnd > to
+      ? server.pool.statements.find(bytes, to + 1, textEnd, this.dialect)
+      : null;
     return server.journal.isOpen([named, text], bytes, from, to);
   }
 

@@ -30,6 +30,7 @@ import type { ClientGate } from "./client_gate.ts";
 import type { ClientSession } from "./client.ts";
 import { consoleGreeting, ConsoleSession } from "./console_session.ts";
 import type { Credential } from "./credentials.ts";
+import type { ParameterSet } from "./parameters.ts";
 import { isConsole, type Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import type { Startup } from "./startup.ts";
@@ -413,6 +414,10 @@ export class ClientLogin {
       this.greet();
       return;
     }
+    if (client.mode !== "session" && endsIdleSessions(client.parameters)) {
+      this.#refuse(refusals.idleSessionTimeout);
+      return;
+    }
     // A server is waited for as for a query; when it comes, or the first has said what it is like, the
     // pool goes on here.
     this.#wait();
@@ -496,6 +501,13 @@ export class ClientLogin {
 
 function withoutZero(body: Uint8Array): Uint8Array {
   return body[body.length - 1] === 0 ? body.subarray(0, body.length - 1) : body;
+}
+
+/** PostgreSQL would end servers that wait for work, and the client would not notice. */
+function endsIdleSessions(parameters: ParameterSet): boolean {
+  return parameters.extras.some(([name, value]) =>
+    name.toLowerCase() === "idle_session_timeout" && parseFloat(value) !== 0
+  );
 }
 
 /** Equal or not, in a time that does not depend on where they differ. */

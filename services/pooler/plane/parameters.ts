@@ -85,12 +85,13 @@ export class ParameterTracker {
     values: readonly (string | null)[],
     extras: readonly Extra[] = noExtras,
   ): ParameterSet {
+    const list = this.internExtras(extras);
     const parts = values.map((value) => value === null ? "-" : `=${value}`);
-    const key = parts.concat(extras.map(joined)).join("\0");
+    const key = parts.concat(list.map(joined)).join("\0");
     let set = this.#interned.get(key);
     if (set === undefined) {
       this.#count(key);
-      set = { values: [...values], extras: this.internExtras(extras) };
+      set = { values: [...values], extras: list };
       this.#interned.set(key, set);
     }
     return set;
@@ -219,6 +220,55 @@ export class ParameterTracker {
   }
 }
 
+/** Sets that are told apart in one pool; beyond it all get new names. */
+const dialectsMax = 1000;
+
+/**
+ * Names for the settings under which PostgreSQL reads a query's text: where they differ the same text may
+ * mean another table, date or string, so that a prepared statement is not to be shared. A name ends with a
+ * character that no text of bytes has; the servers' own settings have the empty one.
+ */
+export class Dialects {
+  readonly #tracker: ParameterTracker;
+  #defaults: readonly (string | null)[];
+  #bySet = new WeakMap<ParameterSet, string>();
+  readonly #byKey = new Map<string, string>();
+  #last = 0;
+
+  constructor(tracker: ParameterTracker) {
+    this.#tracker = tracker;
+    this.#defaults = tracker.none.values;
+  }
+
+  /** The servers have other settings of their own from now on. */
+  renew(defaults: readonly (string | null)[]): void {
+    this.#defaults = defaults;
+    this.#bySet = new WeakMap();
+  }
+
+  of(set: ParameterSet): string {
+    let name = this.#bySet.get(set);
+    if (name === undefined) this.#bySet.set(set, name = this.#name(set));
+    return name;
+  }
+
+  #name(set: ParameterSet): string {
+    const defaults = this.#defaults;
+    // What a client calls itself changes no meaning.
+    const differs = (value: string | null, index: number) =>
+      value !== null && value !== defaults[index] && index !== this.#tracker.applicationName;
+    const own = set.values.map((value, index) => differs(value, index) ? `=${value}` : "-");
+    if (set.extras.length === 0 && own.every((value) => value === "-")) return "";
+    const key = own.concat(set.extras.map(joined)).join("\0");
+    let name = this.#byKey.get(key);
+    if (name === undefined) {
+      if (this.#byKey.size >= dialectsMax) this.#byKey.clear();
+      this.#byKey.set(key, name = `${++this.#last}\u0100`);
+    }
+    return name;
+  }
+}
+
 function joined([name, value]: Extra): string {
   return `${name}=${value}`;
 }
@@ -239,9 +289,12 @@ export function isParameterName(name: string): boolean {
   return /^[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*$/i.test(name);
 }
 
+function quoteName(name: string): string {
+  return name.split(".").map((part) => `"${part.replaceAll('"', '""')}"`).join(".");
+}
+
 function resetOne(name: string): string {
-  const quoted = name.split(".").map((part) => `"${part.replaceAll('"', '""')}"`).join(".");
-  return `RESET ${quoted}`;
+  return `RESET ${quoteName(name)}`;
 }
 
 function setConfig(name: string, value: string): string {
@@ -253,7 +306,7 @@ function setOne(name: string, value: string): string {
   if (quotedLists.includes(lower)) return setConfig(name, value);
   // A style without an order of day and month takes the order from what was set before it.
   const isPart = lower === "datestyle" && !value.includes(",");
-  return `${isPart ? "SET DateStyle=DEFAULT;" : ""}SET ${name}=${quoteLiteral(value)}`;
+  return `${isPart ? 'SET "DateStyle"=DEFAULT;' : ""}SET ${quoteName(name)}=${quoteLiteral(value)}`;
 }
 
 /**

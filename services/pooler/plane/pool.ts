@@ -16,7 +16,7 @@ import {
 import type { LeaseOwner } from "./budget.ts";
 import type { ClientSession } from "./client.ts";
 import type { Credential } from "./credentials.ts";
-import { type Extra, type ParameterSet, sameValues } from "./parameters.ts";
+import { Dialects, type Extra, type ParameterSet, sameValues } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { ServerConnection, ServerState } from "./server.ts";
@@ -47,6 +47,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   readonly stats = new PoolStats();
   readonly counters = this.stats.totals;
   readonly statements = new StatementTable();
+  readonly dialects: Dialects;
   readonly servers = new Set<ServerConnection>();
   readonly idle: ServerConnection[] = [];
   /** Clients that are logged in here, waiting ones included. */
@@ -88,6 +89,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.password = password;
     this.credential = credential;
     this.defaults = plane.tracker.none.values;
+    this.dialects = new Dialects(plane.tracker);
     this.startupParameters = Object.entries(database.startupParameters);
     this.#mixedWaits = database.user !== null &&
       [...plane.config.users.values()].some((user) => user.queryWaitTimeoutMs !== null);
@@ -288,6 +290,8 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   #onWelcome(server: ServerConnection, parameters: ReadonlyMap<string, string>): void {
+    // One object for equal ones: links compare them by identity.
+    if (sameValues(server.defaults, this.defaults)) server.defaults = this.defaults;
     const before = this.welcome;
     const isSame = before !== null && before.size === parameters.size &&
       [...parameters].every(([name, value]) => before.get(name) === value);
@@ -297,6 +301,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.#greetings.clear();
     this.welcome = new Map(parameters);
     this.defaults = server.defaults;
+    this.dialects.renew(server.defaults);
   }
 
   /** How servers of this pool spell what a client asks for; null = it has to be tried. */

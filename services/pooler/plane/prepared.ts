@@ -112,7 +112,7 @@ export class Prepared {
       server.journal.record(null, null, null, null, failure);
       return true;
     }
-    const statement = pool.statements.intern(bytes, nameEnd + 1, next);
+    const statement = pool.statements.intern(bytes, nameEnd + 1, next, client.dialect);
     const entry = client.names.add(bytes, nameFrom, nameEnd, statement);
     if (server.prepared.use(statement)) {
       if (server.requests.cycles === 0 && !server.failedTransaction) {

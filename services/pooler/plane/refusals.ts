@@ -67,6 +67,11 @@ export const refusals = {
     message: "replication connections are not supported",
     hint: "Connect to PostgreSQL directly for replication",
   },
+  idleSessionTimeout: {
+    code: "22023",
+    message: "unsupported startup parameter: idle_session_timeout",
+    hint: "Use pool_mode = session, or add it to ignore_startup_parameters",
+  },
   unknownPacket: { code: "08P01", message: "unknown pkt" },
   packetTooLarge: { code: "54000", message: "packet too large (max_packet_size)" },
   statementTooLarge: {

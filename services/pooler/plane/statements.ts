@@ -41,7 +41,10 @@ export class Statement {
 const statementKind = Uint8Array.of(0x53);
 const latin1 = new TextDecoder("latin1");
 
-/** The statements of one pool, by query text and parameter types. */
+/**
+ * The statements of one pool, by query text and parameter types, and by the dialect the text is in: a
+ * prefix that no text has, see Dialects.
+ */
 export class StatementTable {
   readonly #byKey = new Map<string, Statement>();
   #nextId = 1;
@@ -51,8 +54,8 @@ export class StatementTable {
   }
 
   /** The statement whose Parse body after the name (text, zero, types) is `bytes[from, to)`. */
-  intern(bytes: Uint8Array, from: number, to: number): Statement {
-    const key = latin1.decode(bytes.subarray(from, to));
+  intern(bytes: Uint8Array, from: number, to: number, dialect = ""): Statement {
+    const key = dialect + latin1.decode(bytes.subarray(from, to));
     let statement = this.#byKey.get(key);
     if (statement === undefined) {
       statement = new Statement(key, this.#nextId++, bytes, from, to);
@@ -62,8 +65,8 @@ export class StatementTable {
   }
 
   /** As `intern`, but null if there is none. */
-  find(bytes: Uint8Array, from: number, to: number): Statement | null {
-    return this.#byKey.get(latin1.decode(bytes.subarray(from, to))) ?? null;
+  find(bytes: Uint8Array, from: number, to: number, dialect = ""): Statement | null {
+    return this.#byKey.get(dialect + latin1.decode(bytes.subarray(from, to))) ?? null;
   }
 
   /** Whatever is prepared from now on is a new statement, also where the text is known. */

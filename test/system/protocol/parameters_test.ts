@@ -43,12 +43,14 @@ function loginWith(parameters: Record<string, string>) {
   return { ...login, parameters };
 }
 
-/** The SETs the server was sent by the pooler while `work` ran. */
+/** The SETs and RESETs the server was sent by the pooler while `work` ran. */
 async function setsDuring(work: () => Promise<void>): Promise<string[]> {
   const before = postgres.log().length;
   await work();
   await postgres.query("SELECT 'all is in the log'");
-  return postgres.log().slice(before).split("\n").filter((line) => /statement: SET /.test(line));
+  return postgres.log().slice(before).split("\n").filter((line) =>
+    /statement: (SET|RESET) /.test(line)
+  );
 }
 
 test("each client reads its own settings, however often the server changes hands", async () => {
@@ -291,23 +293,20 @@ test("a value that PostgreSQL refuses ends that client only, with PostgreSQL's c
       { application_name: "good", IntervalStyle: "nonsense" },
     ]
   ) {
-    const code = async (target: typeof pooler | Postgres) => {
+    const refusal = async (target: typeof pooler | Postgres) => {
       try {
-        const client = await open(target, loginWith(parameters));
-        client.send(f.Q("SELECT 1"));
-        return (await client.repliesUntilClosed()).replace(/^E\((.*)\) closed$/, "$1");
+        await open(target, loginWith(parameters));
+        return "logged in";
       } catch (error) {
-        if (error instanceof ServerError) return error.code;
+        if (error instanceof ServerError) return error.message;
         throw error;
       }
     };
-    assert.is(await code(pooler), await code(postgres), JSON.stringify(parameters));
+    assert.is(await refusal(pooler), await refusal(postgres), JSON.stringify(parameters));
     assert.equal(await other.query("SELECT pg_backend_pid()"), pid);
     assert.is(await show(other, "application_name"), "");
   }
-  for (
-    const name of ["application_name; DROP TABLE target", 'a"b', "nonsense", "statement_timeout"]
-  ) {
+  for (const name of ["application_name; DROP TABLE target", 'a"b', "a b", "é"]) {
     let refused: unknown = null;
     await open(pooler, loginWith({ [name]: "1" })).catch((error) => refused = error);
     assert.ok(refused instanceof ServerError && refused.code === "22023", name);

@@ -192,6 +192,11 @@ test("startup packets of every shape get PostgreSQL's answer", async () => {
     [
       "an unknown parameter",
       packet(version3, "user\0postgres\0nonsense\0v\0\0"),
+      "E(42704) closed",
+    ],
+    [
+      "a name that is none",
+      packet(version3, "user\0postgres\0no sense\0v\0\0"),
       "E(22023) closed",
     ],
     [
