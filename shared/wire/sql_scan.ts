@@ -17,6 +17,7 @@ import {
   quotedEnd,
   same,
   spaceStart,
+  tagEnd,
   tokenEnd,
   word,
   wordBefore,
@@ -110,6 +111,7 @@ const TEMP = word("temp");
 const TEMPORARY = word("temporary");
 const TRANSACTION = word("transaction");
 const TRUE = word("true");
+const UESCAPE = word("uescape");
 const UNLISTEN = word("unlisten");
 const UPDATE = word("update");
 const VERBOSE = word("verbose");
@@ -173,7 +175,10 @@ export function scanSql(bytes: Uint8Array, from: number, to: number): number {
           continue;
         }
         at = dollarEnd(bytes, at, to);
-        if (at - start > shortestName) flags |= mentions(bytes, start, at);
+        if (at - start > shortestName) {
+          const tag = tagEnd(bytes, start, to);
+          if (tag > 0) flags |= mentions(bytes, tag, at - (tag - start));
+        }
         continue;
       case 0x2d: // -
       case 0x2f: // /
@@ -334,9 +339,10 @@ function creationFlags(bytes: Uint8Array, at: number, to: number): number {
   if (same(bytes, at, end, OR)) {
     at = blankEnd(bytes, end, to);
     end = wordEnd(bytes, at, to);
-    if (same(bytes, at, end, REPLACE)) at = blankEnd(bytes, end, to);
+    if (!same(bytes, at, end, REPLACE)) return creates;
+    at = blankEnd(bytes, end, to);
+    end = wordEnd(bytes, at, to);
   }
-  end = wordEnd(bytes, at, to);
   if (same(bytes, at, end, GLOBAL) || same(bytes, at, end, LOCAL)) {
     at = blankEnd(bytes, end, to);
     end = wordEnd(bytes, at, to);
@@ -420,6 +426,7 @@ function intoBefore(bytes: Uint8Array, from: number, at: number): boolean {
   if (!scoped && !same(bytes, start, end, INTO)) return false;
   end = spaceStart(bytes, from, start);
   start = lettersStart(bytes, from, end);
+  if (wordBefore(bytes, from, start)) return true;
   if (scoped) return !same(bytes, start, end, CREATE) && !same(bytes, start, end, REPLACE);
   return !same(bytes, start, end, INSERT) && !same(bytes, start, end, MERGE);
 }
@@ -490,6 +497,8 @@ function nameAt(bytes: Uint8Array, at: number, end: number): number {
 function encodedFlags(bytes: Uint8Array, at: number, to: number, flags: number): number {
   let found = (flags & updates) !== 0 ? SqlFlag.setsConfig : 0;
   at = blankEnd(bytes, at, to);
+  const end = wordEnd(bytes, at, to);
+  if (same(bytes, at, end, UESCAPE)) at = nextToken(bytes, blankEnd(bytes, end, to), to);
   if (at >= to) return found;
   if (bytes[at] === 0x28) found |= SqlFlag.setsConfig | SqlFlag.locks | SqlFlag.unlocks;
   if (bytes[at] === 0x2e && (flags & creates) !== 0) found |= SqlFlag.makesTemp;

@@ -142,25 +142,33 @@ function continuation(bytes: Uint8Array, at: number, to: number): number {
   return -1;
 }
 
+/** Where the opening tag of a dollar-quoted string ends whose first $ is at `at`; or -1 if it is none. */
+export function tagEnd(bytes: Uint8Array, at: number, to: number): number {
+  at++;
+  if (at < to && wordBytes[bytes[at] as number] === DIGIT) return -1;
+  while (at < to && bytes[at] !== 0x24) {
+    if (wordBytes[bytes[at++] as number] === 0) return -1;
+  }
+  return at < to ? at + 1 : -1;
+}
+
 /** The end of what the $ at `at` begins: a dollar-quoted string, a parameter, or nothing. */
 export function dollarEnd(bytes: Uint8Array, at: number, to: number): number {
-  let tagEnd = at + 1;
-  while (tagEnd < to && wordBytes[bytes[tagEnd] as number] === DIGIT) tagEnd++;
-  if (tagEnd > at + 1) return tagEnd;
-  while (tagEnd < to && bytes[tagEnd] !== 0x24 && wordBytes[bytes[tagEnd] as number] !== 0) {
-    tagEnd++;
+  let end = tagEnd(bytes, at, to);
+  if (end < 0) {
+    at++;
+    while (at < to && wordBytes[bytes[at] as number] === DIGIT) at++;
+    return at;
   }
-  if (tagEnd >= to || bytes[tagEnd] !== 0x24) return at + 1;
-  const length = tagEnd - at;
-  let end = tagEnd + 1;
+  const length = end - at;
   while (end < to) {
     if (bytes[end] !== 0x24) {
       end++;
       continue;
     }
     let i = 1;
-    while (i <= length && end + i < to && bytes[end + i] === bytes[at + i]) i++;
-    if (i > length) return end + i;
+    while (i < length && end + i < to && bytes[end + i] === bytes[at + i]) i++;
+    if (i === length) return end + i;
     end += i;
   }
   return to;

@@ -1,0 +1,657 @@
+// scanSql() and unlistens(): a table of texts per flag, then glued fragments with a seed. Looked for: a flag
+// that is missed, one that is set by what only looks like it, a byte read outside the text, a byte read again
+// and again. Replay a failure with PGWEIR_FUZZ_SEED=<the printed seed>.
+
+import process from "node:process";
+import { assert, seededRandom, suite } from "../support/harness.ts";
+import { scanSql, SqlFlag, unlistens } from "../../shared/wire/mod.ts";
+
+const test = suite("wire/sql_scan");
+
+const encoder = new TextEncoder();
+
+function namesOf(flags: number): string {
+  const known = Object.entries(SqlFlag);
+  const names = known.filter(([, bit]) => (flags & bit) !== 0).map(([name]) => name);
+  const rest = known.reduce((left, [, bit]) => left & ~bit, flags);
+  return [...names, ...(rest === 0 ? [] : [`unknown bits ${rest}`])].join(" ");
+}
+
+/** What may stand around a text in a buffer, and would change what is found if it were read. */
+const around: [before: string, after: string][] = [
+  ["", ""],
+  ["E", "'; SET x = 1; --"],
+  ["U&", '"; LISTEN x'],
+  ["a", "fig('a', 'b', false)"],
+  ["INSERT ", " TEMP x"],
+  ["-", "*/; RESET x"],
+  ["/", "\n'b\\'; DISCARD ALL"],
+  ["$", "$$; SET x = 1"],
+  ["SELECT 1; CREATE ", ".x(a int)"],
+  ["'\\", "k(1)"],
+  ["UPDATE pg_", "_lock(1)"],
+];
+
+/** The flags as a text of names, found alike whatever stands around the text. */
+function flagsOf(text: string | Uint8Array): string {
+  const body = typeof text === "string" ? encoder.encode(text) : text;
+  const found = around.map(([before, after]) => {
+    const bytes = new Uint8Array([...encoder.encode(before), ...body, ...encoder.encode(after)]);
+    return namesOf(scanSql(bytes, before.length, before.length + body.length));
+  });
+  found.forEach((names, i) => assert.is(names, found[0], `within ${JSON.stringify(around[i])}`));
+  return found[0]!;
+}
+
+const rows: Record<string, [text: string, flags: string][]> = {
+  "discards": [
+    ["DEALLOCATE x", "discards"],
+    ["deallocate all", "discards"],
+    ["DEALLOCATE PREPARE x", "discards"],
+    ["DISCARD ALL", "discards"],
+    ["dIsCaRd\nplans", "discards"],
+    ["SELECT 1;DISCARD TEMP", "discards"],
+    ["discards all", ""],
+    ["discard_all()", ""],
+    ["SELECT 'DISCARD ALL'", ""],
+    ["SELECT discard FROM deallocate", ""],
+    ["EXPLAIN DEALLOCATE x", ""],
+    ['"discard" all', ""],
+  ],
+  "sets": [
+    ["SET x = 1", "sets"],
+    ["set x to 1", "sets"],
+    ["SET SESSION x = 1", "sets"],
+    ["SET ROLE r", "sets"],
+    ["SET SESSION AUTHORIZATION DEFAULT", "sets"],
+    ["SET TIME ZONE 'UTC'", "sets"],
+    ["SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "sets"],
+    ["SET\tsearch_path=a,b", "sets"],
+    ['SET"x"=1', "sets"],
+    ["SET/**/x = 1", "sets"],
+    ["SET", "sets"],
+    ["SET locale = 1", "sets"],
+    ["SET local.x = 1", "sets"],
+    ["SET transaction /* of ours */ . x = 1", "sets"],
+    ["BEGIN; SET x = 1; COMMIT", "sets"],
+    ["SET LOCAL x = 1; SET x = 2", "sets"],
+    ["SET LOCAL x = 1", ""],
+    ["set local role r", ""],
+    ["SET LOCAL", ""],
+    ["SET /* a */ -- b\n LOCAL x = 1", ""],
+    ["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", ""],
+    ["SET CONSTRAINTS ALL DEFERRED", ""],
+    ["UPDATE t SET x = 1", ""],
+    ["ALTER ROLE x SET y = 1", ""],
+    ["ALTER DATABASE x SET y = 1", ""],
+    ["CREATE FUNCTION f() RETURNS int LANGUAGE sql SET x = 1 AS 'SELECT 1'", ""],
+    ["CREATE FUNCTION f() RETURNS int LANGUAGE sql SET search_path = a, pg_temp AS $$$$", ""],
+    ["INSERT INTO t VALUES (1) ON CONFLICT DO UPDATE SET x = 1", ""],
+    ["MERGE INTO t USING s ON true WHEN MATCHED THEN UPDATE SET x = 1", ""],
+    ["setx = 1", ""],
+    ["set_x()", ""],
+    ["set$x", ""],
+    ["set\u00e4", ""],
+    ["SET1", ""],
+    ["\u00a0SET x = 1", ""],
+    ["(SET x = 1)", ""],
+  ],
+  "resets": [
+    ["RESET x", "resets"],
+    ["reset all", "resets"],
+    ["RESET SESSION AUTHORIZATION", "resets"],
+    [";RESET ROLE", "resets"],
+    ["resetting", ""],
+    ["ALTER ROLE x RESET y", ""],
+    ["ALTER TABLE t RESET (fillfactor)", ""],
+  ],
+  "setsConfig": [
+    ["SELECT set_config('a.b', 'c', false)", "setsConfig"],
+    ["SELECT pg_catalog.set_config('search_path', '', false)", "setsConfig"],
+    ["select SET_CONFIG('a', 'b', 'f')", "setsConfig"],
+    ["SELECT \"set_config\"('a', 'b', false)", "setsConfig"],
+    ["SELECT \"pg_catalog\".\"set_config\"('a', 'b', false)", "setsConfig"],
+    ["SELECT set_config /* a */ -- b\n ('a', 'b', false)", "setsConfig"],
+    ["SELECT set_config($1, $2, $3)", "setsConfig"],
+    ["SELECT set_config('a', 'b', NULL)", "setsConfig"],
+    ["SELECT set_config('a', 'b', NOT true)", "setsConfig"],
+    ["SELECT set_config('a', 'b', true AND false)", "setsConfig"],
+    ["SELECT set_config('a', 'b', (true))", "setsConfig"],
+    ["SELECT set_config('a', 'b', true::boolean)", "setsConfig"],
+    ["SELECT set_config('a', 'b', E'true')", "setsConfig"],
+    ["SELECT set_config('a', 'b', \"true\")", "setsConfig"],
+    ["SELECT set_config('a', 'b', 'fals' 'true')", "setsConfig"],
+    ["SELECT set_config('a', 'b', 'truth')", "setsConfig"],
+    ["SELECT set_config('a', 'b', is_local => true)", "setsConfig"],
+    ["SELECT set_config('a', f(true), f(1, true))", "setsConfig"],
+    ["SELECT set_config('a', 'b', (ARRAY[false, true])[1])", "setsConfig"],
+    ["SELECT set_config('a', ', true)', false)", "setsConfig"],
+    ["SELECT set_config('a', $$, true)$$, false)", "setsConfig"],
+    ["SELECT set_config('a', 'b', true -- )\n AND false)", "setsConfig"],
+    ["SELECT set_config('a', 'b', true", "setsConfig"],
+    ["SELECT set_config('a', 'b', true; SELECT 1)", "setsConfig"],
+    ["SELECT set_config(", "setsConfig"],
+    ["SELECT set_config('a', 'b', true), set_config('c', 'd', false)", "setsConfig"],
+    ["SELECT set_config('a', set_config('b', 'c', false), true)", "setsConfig"],
+    ["COPY (SELECT set_config('a', 'b', false)) TO STDOUT", "setsConfig"],
+    ["UPDATE t SET x = set_config('a', 'b', false)", "setsConfig"],
+    ["SELECT 'set_config'::regproc", "setsConfig"],
+    ["SELECT 'SELECT set_config(''a'', ''b'', true)'", "setsConfig"],
+    ["SELECT E'\\nset_config(...)'", "setsConfig"],
+    ["SELECT E'\\'set_config'", "setsConfig"],
+    ["SELECT U&'set_config'", "setsConfig"],
+    ["CREATE FUNCTION f() RETURNS void AS $f$ SELECT set_config('a', 'b', true) $f$", "setsConfig"],
+    ["DO $$BEGIN PERFORM set_config('a', 'b', false); END$$", "setsConfig runsCode"],
+    ["SELECT $$pg_catalog.set_config$$", "setsConfig"],
+    ["SELECT $set_config$ -- set_config", ""],
+    ["SELECT set_config('a', 'b', true)", ""],
+    ["SELECT set_config('a', 'b', TRUE)", ""],
+    ["SELECT set_config('a', 'b', 't')", ""],
+    ["SELECT set_config('a', 'b', ' True ')", ""],
+    ["SELECT set_config ( 'a' , 'b' , /* local */ true /* yes */ )", ""],
+    ["SELECT set_config('a', f(1, false), true)", ""],
+    ["SELECT set_config('a', ARRAY['x', 'y'][1], true)", ""],
+    ["SELECT set_config('a', 'it''s; (', true)", ""],
+    ["SELECT set_config('a', 'b', true), set_config('c', 'd', 'T')", ""],
+    ["SELECT 1 AS set_config", ""],
+    ["SELECT set_config FROM t ORDER BY set_config", ""],
+    ["SELECT set_config", ""],
+    ["SELECT my_set_config('a', 'b', false)", ""],
+    ["SELECT set_config2('a', 'b', false)", ""],
+    ["SELECT set_config$('a', 'b', false)", ""],
+    ["SELECT a$set_config('a', 'b', false)", ""],
+    ["SELECT reset_config('a', 'b', false)", ""],
+    ["SELECT 'dataset_config', 'set_configs'", ""],
+    ["SELECT 1 -- set_config('a', 'b', false)", ""],
+    ["SELECT 1 /* set_config('a', 'b', false) */", ""],
+    ["SELECT \"my set_config\"('a')", ""],
+  ],
+  "setsConfig by way of the view pg_settings": [
+    ["UPDATE pg_settings SET setting = '1' WHERE name = 'x'", "setsConfig"],
+    ["UPDATE ONLY pg_catalog.pg_settings SET setting = '1'", "setsConfig"],
+    ['UPDATE "pg_settings" SET setting = 1', "setsConfig"],
+    ["WITH q AS (SELECT 1) UPDATE pg_settings SET setting = '1' FROM q", "setsConfig"],
+    ["EXPLAIN ANALYZE UPDATE pg_settings SET setting = '1'", "setsConfig"],
+    ["SELECT setting FROM pg_settings WHERE name = 'x'", ""],
+    ["UPDATE t SET x = 1; SELECT * FROM pg_settings", ""],
+    ["UPDATE my_pg_settings SET setting = '1'", ""],
+  ],
+  "listens": [
+    ["LISTEN x", "listens"],
+    ['listen"X"', "listens"],
+    ["BEGIN;LISTEN a;COMMIT", "listens"],
+    ["LISTEN a; LISTEN b", "listens"],
+    ["listen_addr", ""],
+    ["SHOW listen_addresses", ""],
+    ["NOTIFY listen", ""],
+  ],
+  "unlistens": [
+    ["UNLISTEN x", "unlistens"],
+    ["unlisten *", "unlistens"],
+    ["UNLISTEN*", "unlistens"],
+    ["LISTEN a; UNLISTEN b", "listens unlistens"],
+    ["unlistened", ""],
+    ["SELECT unlisten", ""],
+  ],
+  "makesTemp": [
+    ["CREATE TEMP TABLE t (a int)", "makesTemp"],
+    ["create temporary table t as select 1", "makesTemp"],
+    ["CREATE LOCAL TEMP TABLE t (a int)", "makesTemp"],
+    ["CREATE GLOBAL TEMPORARY TABLE t (a int)", "makesTemp"],
+    ["CREATE TEMP VIEW v AS SELECT 1", "makesTemp"],
+    ["CREATE OR REPLACE TEMP VIEW v AS SELECT 1", "makesTemp"],
+    ["CREATE /*a*/ OR --b\r REPLACE /*c*/ LOCAL /*d*/ TEMP VIEW v AS SELECT 1", "makesTemp"],
+    ["CREATE TEMP SEQUENCE s", "makesTemp"],
+    ["CREATE TEMP", "makesTemp"],
+    ["CREATE TEMP TABLE t (a int) ON COMMIT PRESERVE ROWS", "makesTemp"],
+    ["CREATE TEMP TABLE t (a int) ON COMMIT DELETE ROWS", "makesTemp"],
+    ["CREATE TEMP TABLE t AS SELECT 'ON COMMIT DROP'", "makesTemp"],
+    ["CREATE TEMP TABLE t AS SELECT $$ ON COMMIT DROP $$", "makesTemp"],
+    ["CREATE TEMP TABLE t (a int) -- ON COMMIT DROP", "makesTemp"],
+    ["CREATE TEMP TABLE t (a int); CREATE TEMP TABLE u (a int) ON COMMIT DROP", "makesTemp"],
+    ["CREATE TEMP TABLE t (a int) ON COMMIT DROPS", "makesTemp"],
+    ['CREATE TEMP TABLE t (a int) ON COMMIT "DROP"', "makesTemp"],
+    ["CREATE TABLE pg_temp.t (a int)", "makesTemp"],
+    ['CREATE TABLE "pg_temp".t (a int)', "makesTemp"],
+    ["CREATE TABLE pg_temp_3 . t (a int)", "makesTemp"],
+    ["CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 1'", "makesTemp"],
+    ["CREATE VIEW v AS SELECT * FROM pg_temp.t", "makesTemp"],
+    ["SELECT 1 INTO TEMP t", "makesTemp"],
+    ["select a, b into temporary table t from u", "makesTemp"],
+    ["SELECT 1 INTO LOCAL TEMP t", "makesTemp"],
+    ["SELECT 1 INTO\n\tGLOBAL\n\tTEMPORARY t", "makesTemp"],
+    ["SELECT 1INTO TEMP t", "makesTemp"],
+    ["SELECT $$a$$INTO TEMP t", "makesTemp"],
+    ["SELECT 1 -- a\nINTO/*b*/-- c\n/*d*/ TEMP t", "makesTemp"],
+    ["SELECT 1 INTO /*a*/ LOCAL /*b*/ TEMP t", "makesTemp"],
+    ["SELECT 1 INTO pg_temp.t", "makesTemp"],
+    ['SELECT 1 INTO "pg_temp".t', "makesTemp"],
+    ["SELECT a$insert INTO TEMP t FROM u", "makesTemp"],
+    ["WITH q AS (SELECT 1) SELECT * INTO TEMP t FROM q", "makesTemp"],
+    ["EXPLAIN ANALYZE CREATE TEMP TABLE t AS SELECT 1", "makesTemp"],
+    ["EXPLAIN (ANALYZE, FORMAT json) CREATE TEMP TABLE t AS SELECT 1", "makesTemp"],
+    ["EXPLAIN ANALYSE VERBOSE SELECT 1 INTO TEMP t", "makesTemp"],
+    ["CREATE TEMP TABLE t (a int) ON COMMIT DROP", ""],
+    ["create temp table t on commit drop as select 1", ""],
+    ["CREATE LOCAL TEMP TABLE t (a int) ON COMMIT DROP", ""],
+    ["CREATE TEMP TABLE t (a int) ON/**/COMMIT -- x\n DROP;", ""],
+    ["CREATE TEMP TABLE pg_temp.t (a int) ON COMMIT DROP", ""],
+    ["CREATE TABLE t (a int)", ""],
+    ["CREATE TABLE temp (temp int, temporary int)", ""],
+    ["CREATE TABLE tempo AS SELECT 1", ""],
+    ["CREATE TABLE t AS SELECT pg_temp FROM u", ""],
+    ["CREATE TABLE pg_template.t (a int)", ""],
+    ["SELECT 1 INTO t", ""],
+    ["SELECT temp FROM t", ""],
+    ["SELECT a, /* degrees */ temp FROM t", ""],
+    ["SELECT a -- into\n, -- into\ntemp FROM t", ""],
+    ["INSERT INTO temp VALUES (1)", ""],
+    ["INSERT\n INTO temp VALUES (1)", ""],
+    ["INSERT INTO /* a table */ temp VALUES (1)", ""],
+    ["WITH q AS (INSERT INTO temp VALUES (1) RETURNING a) SELECT * FROM q", ""],
+    ["MERGE INTO temp USING s ON true WHEN MATCHED THEN DELETE", ""],
+    ["INSERT INTO pg_temp.t VALUES (1)", ""],
+    ["SELECT * FROM pg_temp.t", ""],
+    ["DROP TABLE pg_temp.t", ""],
+    ["SELECT 1 INTO template", ""],
+    ["SELECT 1 INTO item_temp", ""],
+    ["SELECT 'INTO TEMP t'", ""],
+    ["EXPLAIN (COSTS) SELECT 1", ""],
+    ["EXPLAIN (", ""],
+  ],
+  "holds": [
+    ["DECLARE c CURSOR WITH HOLD FOR SELECT 1", "holds"],
+    ["declare c no scroll cursor with/**/hold for select 1", "holds"],
+    ["DECLARE hold CURSOR WITH HOLD", "holds"],
+    ["DECLARE c CURSOR FOR SELECT 1", ""],
+    ["DECLARE c CURSOR WITHOUT HOLD FOR SELECT 1", ""],
+    ["DECLARE c CURSOR FOR WITH hold AS (SELECT 1) SELECT * FROM hold", ""],
+    ['DECLARE "WITH HOLD" CURSOR FOR SELECT 1', ""],
+    ["DECLARE c CURSOR; WITH HOLD", ""],
+    ["SELECT 1 WITH HOLD", ""],
+  ],
+  "locks": [
+    ["SELECT pg_advisory_lock(1)", "locks"],
+    ["SELECT PG_ADVISORY_LOCK_SHARED(1, 2)", "locks"],
+    ["SELECT pg_catalog.pg_try_advisory_lock(1)", "locks"],
+    ['SELECT "pg_try_advisory_lock_shared"(1)', "locks"],
+    ["SELECT x FROM t WHERE pg_try_advisory_lock(id)", "locks"],
+    ["SELECT 'pg_advisory_lock'::regproc", "locks"],
+    ["DO $$BEGIN PERFORM pg_advisory_lock(1); END$$", "locks runsCode"],
+    ["SELECT pg_advisory_xact_lock(1), pg_try_advisory_xact_lock_shared(1)", ""],
+    ["SELECT my_pg_advisory_lock(1)", ""],
+    ["SELECT pg_advisory_locks(1)", ""],
+    ["SELECT pg_advisory_lock$(1)", ""],
+    ["SELECT 1 /* pg_advisory_lock(1) */ -- pg_advisory_lock(1)", ""],
+    ["SELECT 'pg_advisory_xact_lock', $$pg_advisory_lock_$$", ""],
+  ],
+  "unlocks": [
+    ["SELECT pg_advisory_unlock(1)", "unlocks"],
+    ["SELECT pg_advisory_unlock_shared(1)", "unlocks"],
+    ["SELECT Pg_Advisory_Unlock_All()", "unlocks"],
+    ["SELECT 'pg_advisory_unlock_all'", "unlocks"],
+    ["SELECT pg_advisory_lock(1), pg_advisory_unlock(2)", "locks unlocks"],
+    ["SELECT pg_advisory_unlocked(1)", ""],
+    ["SELECT pg_advisory_unlock_al()", ""],
+  ],
+  "prepares": [
+    ["PREPARE x AS SELECT 1", "prepares"],
+    ["prepare x(int) as select $1", "prepares"],
+    ["PREPARE transaction AS SELECT 1", "prepares"],
+    ["PREPARE transaction (int) AS SELECT $1", "prepares"],
+    ["PREPARE transactions AS SELECT 1", "prepares"],
+    ['PREPARE "transaction" AS SELECT 1', "prepares"],
+    ["PREPARE", "prepares"],
+    ["PREPARE TRANSACTION 'x'", ""],
+    ["PREPARE/**/TRANSACTION/**/'x'", ""],
+    ["PREPARE TRANSACTION E'x'", ""],
+    ["PREPARE TRANSACTION $$x$$", ""],
+    ["prepared", ""],
+    ["EXECUTE prepare", ""],
+  ],
+  "runsCode": [
+    ["DO 'BEGIN END'", "runsCode"],
+    ["do $$begin end$$ language plpgsql", "runsCode"],
+    ["CALL p()", "runsCode"],
+    ["DO$$begin end$$", ""],
+    ["SELECT call FROM t", ""],
+    ["INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", ""],
+    ["does", ""],
+    ["callback()", ""],
+  ],
+  "what is before the first word": [
+    ["  \t\r\n\f\vSET x = 1", "sets"],
+    ["/* a */SET x = 1", "sets"],
+    ["/* group=reports */ -- b\n /* c */ SET x = 1", "sets"],
+    ["-- a\rSET x = 1", "sets"],
+    ["/* /* nested */ */ SET x = 1", "sets"],
+    ["/* '; */ SET x = 1", "sets"],
+    ["/* /* nested */ SET x = 1 */", ""],
+    ["/*/ SET x = 1", ""],
+    ["/**/SET x = 1", "sets"],
+    ["/***/SET x = 1", "sets"],
+    ["-- it's\nSET x = 1", "sets"],
+    ["-- SET x = 1", ""],
+    ["- SET x = 1", ""],
+    [";;; ;SET x = 1", "sets"],
+    ["; /* a */ ; -- b\n SET x = 1", "sets"],
+  ],
+  "strings and quoted identifiers": [
+    ["SELECT '; SET x = 1'", ""],
+    ["SELECT 'it''s; SET x = 1'", ""],
+    ["SELECT 'a\\'; SET x = 1", "sets"],
+    ["SELECT 'a\\\\'; SET x = 1", "sets"],
+    ["SELECT '\\'';SET x'", ""],
+    ["SELECT E'\\'; SET x = 1'", ""],
+    ["SELECT e'a\\\\'; SET x = 1", "sets"],
+    ["SELECT E'it''s; SET x = 1'", ""],
+    ["SELECT E'\\\\\\'; SET x = 1'", ""],
+    ["SELECT date'a\\'; SET x = 1", "sets"],
+    ["SELECT 1e'a\\'; SET x = 1", "sets"],
+    ["SELECT _E'a\\'; SET x = 1", "sets"],
+    ["SELECT \u00e9E'a\\'; SET x = 1", "sets"],
+    ["SELECT a.E'\\'; SET x = 1'", ""],
+    ["E'\\'; SET x = 1'", ""],
+    ["SELECT N'a\\'; SET x = 1", "sets"],
+    ["SELECT U&'a\\'; SET x = 1", "sets"],
+    ["SELECT B'01'; SET x = 1", "sets"],
+    ['SELECT "; SET x = 1"', ""],
+    ['SELECT """; SET x = 1"', ""],
+    ['SELECT "a\\"; SET x = 1', "sets"],
+    ["SELECT \"'\"; SET x = 1; --'", "sets"],
+    ["SELECT '\"'; SET x = 1; --\"", "sets"],
+    ["SELECT 'a'\n'b\\'; SET x = 1", "sets"],
+    ["SELECT E'a'\n'b\\'; SET x = 1'", ""],
+    ["SELECT E'a' -- c\n\n -- d\r\t'b\\'; SET x = 1'", ""],
+    ["SELECT E'a' 'b\\'; SET x = 1", "sets"],
+    ["SELECT E'a' /*\n*/ 'b\\'; SET x = 1", "sets"],
+    ["SELECT E'a'\n/**/ 'b\\'; SET x = 1", "sets"],
+  ],
+  "dollar quotes and parameters": [
+    ["SELECT $$; SET x = 1$$", ""],
+    ["SELECT $a$; SET x = 1 $$; SET x $b$; SET x $a; SET x $A$; SET x $a$", ""],
+    ["SELECT $$a$$; SET x = 1", "sets"],
+    ["SELECT $a$ $a$; SET x = 1", "sets"],
+    ["SELECT $a$ $b$a$; SET x = 1", "sets"],
+    ["SELECT $a_1$'$a_1$; SET x = 1", "sets"],
+    ["SELECT $\u00e9$'$\u00e9$; SET x = 1", "sets"],
+    ["SELECT $$'$$; SET x = 1; --'", "sets"],
+    ["SELECT $a '; SET x = 1'", ""],
+    ["SELECT a$$; SET x = 1; SELECT b$$", "sets"],
+    ["SELECT a1$$; SET x = 1; SELECT b1$$", "sets"],
+    ["SELECT a$b$; SET x = 1; SELECT a$b$", "sets"],
+    ["SELECT \u00e9$$; SET x = 1; SELECT \u00e9$$", "sets"],
+    ["SELECT $1; SET x = $2", "sets"],
+    ["SELECT $1, $$; SET x = 1$$", ""],
+    ["SELECT ($1)::text||$$; SET x$$", ""],
+    ["SELECT x=$a$;SET x$a$", ""],
+  ],
+  "comments in a statement": [
+    ["SELECT 1 -- ; SET x = 1", ""],
+    ["SELECT 1 -- '\n; SET x = 1 -- '", "sets"],
+    ["SELECT 1 -- \r; SET x = 1", "sets"],
+    ["SELECT 1 /* ; SET x = 1 */", ""],
+    ["SELECT 1 /* /* */ ; SET x = 1 */", ""],
+    ["SELECT 1 /* ' */; SET x = 1 /* ' */", "sets"],
+    ["SELECT 1 +/* ' */ 1; SET x = 1", "sets"],
+    ["SELECT 1 - -1 / 2 * 3; SET x = 1", "sets"],
+    ["SELECT 1 */* ' */ 1; SET x = 1", "sets"],
+    ["SELECT 1--1; SET x = 1", ""],
+    ["SELECT 1-/**/-1; SET x = 1", "sets"],
+  ],
+  "names written as U&": [
+    ["SELECT U&\"set\\005fconfig\"('a', 'b', false)", "setsConfig locks unlocks"],
+    ["SELECT u&\"set!005fconfig\" UESCAPE '!' ('a', 'b', false)", "setsConfig locks unlocks"],
+    ['CREATE TABLE U&"pg\\005ftemp".t (a int)', "makesTemp"],
+    ['UPDATE U&"pg\\005fsettings" SET setting = 1', "setsConfig"],
+    ['SELECT U&"d\\0061t" FROM t', ""],
+    ['SELECT a.U&"d\\0061t" FROM t', ""],
+    ['SELECT au&"x" (1)', ""],
+    ['SELECT U&"a"', ""],
+  ],
+  "what is not closed": [
+    ["SELECT '; SET x = 1", ""],
+    ["SELECT E'; SET x = 1", ""],
+    ["SELECT E'\\", ""],
+    ['SELECT "; SET x = 1', ""],
+    ['SELECT "', ""],
+    ["SELECT $$; SET x = 1", ""],
+    ["SELECT $a$; SET x = 1 $a", ""],
+    ["SELECT $", ""],
+    ["SELECT /*; SET x = 1", ""],
+    ["SELECT /* /* */; SET x = 1", ""],
+    ["SELECT /*; SET x = 1 *", ""],
+    ["SELECT -", ""],
+    ["SELECT /", ""],
+    ["SELECT E", ""],
+    ["SELECT U&", ""],
+    ["SELECT 'set_config", "setsConfig"],
+    ["SELECT $$set_config", ""],
+    ["SELECT set_", ""],
+    ["SELECT set_conf", ""],
+    ["SELECT pg_", ""],
+    ["SELECT 1 INTO TEM", ""],
+    ["CREATE", ""],
+    ["CREATE OR", ""],
+    ["CREATE OR TEMP", ""],
+    ["CREATE LOCAL", ""],
+    ["CREATE TABLE pg_temp", ""],
+    ["DECLARE", ""],
+    ["EXPLAIN", ""],
+    ["EXPLAIN ANALYZE", ""],
+  ],
+  "next to nothing": [
+    ["", ""],
+    [" ", ""],
+    [";", ""],
+    [";;;", ""],
+    ["_", ""],
+    ["p", ""],
+    ["temp", ""],
+    ["$", ""],
+    ["\0", ""],
+    ["\0SET x = 1", ""],
+    ["SELECT '\0'; SET x = 1", "sets"],
+    ["SELECT '\u{1f40b}'; SET x = 1", "sets"],
+    ["SELECT 1", ""],
+    ["BEGIN", ""],
+    ["SHOW pg_temp", ""],
+  ],
+  "several statements": [
+    [
+      "SET x = 1; RESET y; LISTEN a; UNLISTEN b; PREPARE c AS SELECT 1; DEALLOCATE c; CALL d()",
+      "discards sets resets listens unlistens prepares runsCode",
+    ],
+    ["CREATE TABLE t (a int); INSERT INTO pg_temp.t VALUES (1)", ""],
+    ["BEGIN;SET LOCAL a=1;SELECT set_config('b','c',true);COMMIT", ""],
+    [
+      "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT pg_advisory_lock(1); END; RESET x",
+      "resets locks",
+    ],
+  ],
+};
+
+for (const [what, cases] of Object.entries(rows)) {
+  test(`scanSql() finds what a text does: ${what}`, () => {
+    for (const [text, flags] of cases) assert.is(flagsOf(text), flags, JSON.stringify(text));
+  });
+}
+
+test("scanSql() takes bytes that are no UTF-8", () => {
+  const latin1 = Uint8Array.from("SELECT '\xe9\xff'; SET \xe9 = 1", (char) => char.charCodeAt(0));
+  assert.is(flagsOf(latin1), "sets");
+  for (let byte = 0; byte < 256; byte++) {
+    // Bytes from 0x80 on are letters to PostgreSQL.
+    const word = byte >= 0x80 || /[\w$]/.test(String.fromCharCode(byte));
+    assert.is(flagsOf(Uint8Array.of(...encoder.encode("SET"), byte)), word ? "" : "sets");
+    const before = Uint8Array.of(byte, ...encoder.encode("set_config(1)"));
+    const found = word || byte === 0x22 ? "" : "setsConfig"; // " begins an identifier that does not end
+    assert.is(flagsOf(before), found, `byte ${byte}`);
+  }
+});
+
+const channels: [text: string, names: string[]][] = [
+  ["", []],
+  [";", []],
+  ["SELECT 1", []],
+  ["LISTEN a", []],
+  ["UNLISTEN a", ["a"]],
+  ["UNLISTEN *", ["*"]],
+  ["unlisten*", ["*"]],
+  ["UNLISTEN Orders_2", ["orders_2"]],
+  ['UNLISTEN "Orders"', ["Orders"]],
+  ['UNLISTEN"a ""b"" c"', ['a "b" c']],
+  ['UNLISTEN """"', ['"']],
+  ['UNLISTEN "; UNLISTEN b"', ["; UNLISTEN b"]],
+  ["UNLISTEN a; SELECT 1; UNLISTEN b ; unlisten a", ["a", "b", "a"]],
+  ["/* c */ UNLISTEN -- d\n /* e */ a -- f", ["a"]],
+  ["SELECT '; UNLISTEN a'; UNLISTEN b", ["b"]],
+  ["SELECT $$; UNLISTEN a$$; UNLISTEN b", ["b"]],
+  ["SELECT E'\\'; UNLISTEN a'; UNLISTEN b", ["b"]],
+  ["SELECT 1 /* ; UNLISTEN a */; UNLISTEN b", ["b"]],
+  ["UNLISTEN \u00c9A", ["\u00c9a"]],
+  ["UNLISTEN a$1", ["a$1"]],
+  ["UNLISTEN", []],
+  ["UNLISTEN;", []],
+  ["UNLISTEN 1", []],
+  ["UNLISTEN $1", []],
+  ["UNLISTEN ''", []],
+  ['UNLISTEN ""', []],
+  ['UNLISTEN U&"\\0061"', []],
+  ["unlistened a", []],
+  [`UNLISTEN ${"A".repeat(70)}`, ["a".repeat(63)]],
+  [`UNLISTEN "${"x".repeat(62)}\u00e9\u00e9"`, ["x".repeat(62)]],
+  [`UNLISTEN "${"x".repeat(61)}\u00e9\u00e9"`, ["x".repeat(61) + "\u00e9"]],
+];
+
+test("unlistens() returns the channels as PostgreSQL knows them", () => {
+  for (const [text, names] of channels) {
+    for (const [before, after] of around) {
+      const body = encoder.encode(text);
+      const bytes = new Uint8Array([...encoder.encode(before), ...body, ...encoder.encode(after)]);
+      const found = unlistens(bytes, before.length, before.length + body.length);
+      assert.equal(found, names, JSON.stringify([before, text, after]));
+    }
+  }
+});
+
+/** A view of bytes that counts reads, and throws at a read outside [from, to). */
+function watched(bytes: Uint8Array, from: number, to: number) {
+  const seen = { reads: 0 };
+  const view = new Proxy(bytes, {
+    get(target, key) {
+      const at = Number(key);
+      if (!(at >= from && at < to)) {
+        throw new Error(`read of a text: index ${String(key)}, wanted ${from} to ${to}`);
+      }
+      seen.reads++;
+      return target[at];
+    },
+  });
+  return { view, seen };
+}
+
+test("scanSql() looks at each byte a bounded number of times, whatever is repeated", () => {
+  const parts = Object.values(rows).flat().map(([text]) => text);
+  const more = [
+    "set_config(",
+    "set_config('',",
+    "/*",
+    "/* */",
+    "-- x\n",
+    "-- x\ntemp ",
+    "$a",
+    "$a$b",
+    "a$",
+    "1$",
+    "$1",
+    "E'a'\n",
+    "E'a' -- x\n",
+    "temp ",
+    "into temp ",
+    "INSERT INTO temp ",
+    "local temp ",
+    "pg_temp ",
+    "CREATE pg_temp ",
+    "CREATE TEMP ",
+    ";CREATE TEMP ",
+    ";CREATE",
+    "; ",
+    "EXPLAIN (",
+    "EXPLAIN ANALYZE ",
+    "(",
+    "_",
+    "t_",
+    "pg_",
+    'U&"a" ',
+    "'set_config",
+    "$$set_config",
+    " ",
+    "a",
+  ];
+  for (const part of [...parts, ...more].filter((part) => part !== "")) {
+    const count = Math.ceil(4000 / part.length);
+    for (const text of [part.repeat(count), part + " ".repeat(4000), "x".repeat(4000) + part]) {
+      const bytes = encoder.encode(text);
+      const { view, seen } = watched(bytes, 0, bytes.length);
+      scanSql(view, 0, bytes.length);
+      const each = seen.reads / bytes.length;
+      assert.ok(each < 16, `${each} reads of each byte of ${JSON.stringify(part)}, repeated`);
+    }
+  }
+  const deep = "set_config(".repeat(400) + ",true)".repeat(400);
+  const { view, seen } = watched(encoder.encode(deep), 0, deep.length);
+  scanSql(view, 0, deep.length);
+  assert.ok(seen.reads < 16 * deep.length, `${seen.reads} reads of ${deep.length} bytes`);
+});
+
+const seed = Number(process.env.PGWEIR_FUZZ_SEED ?? (Date.now() % 2 ** 32));
+const random = seededRandom(seed);
+const below = (n: number) => Math.floor(random() * n);
+const pick = <T>(items: readonly T[]): T => items[below(items.length)]!;
+
+/** Nothing that these begin goes on behind them, with a space between. */
+const whole =
+  ("SET|LOCAL|x = 1|RESET|LISTEN|UNLISTEN|ch|*|,|(|)|[|]|;|SELECT|set_config(|set_config('a','b',true)|" +
+    "\"set_config\"|pg_catalog.|'a'|true|'t'|$1|E'a\\'b'|E'\\nset_config'|'it''s'|'\\'|'; SET x'|$$; SET x$$|" +
+    "$a$ $b$ $$ ' $a$|$f$ set_config $f$|U&\"x\"|-- it's\n|/* ; /* ' */ */|CREATE|OR REPLACE|TEMP|TEMPORARY|TABLE|" +
+    "t|ON COMMIT|DROP|pg_temp.|INTO|INSERT|DECLARE|CURSOR|WITH HOLD|FOR|PREPARE|TRANSACTION|AS|DO|CALL|DEALLOCATE|" +
+    "DISCARD ALL|EXPLAIN|ANALYZE|UPDATE|pg_settings|pg_advisory_lock|pg_advisory_xact_lock|pg_advisory_unlock_all|" +
+    '\u00e9|a$b|temp_x|setx|+|<|.|::|12|"; SET"|\0').split("|");
+const cut = "'|\"|$$|$a$|/*|*/|--|E'|U&\"|\\|\n|\r|$|_|set_|pg_|-|/|e|p|\u00ff".split("|");
+
+test("scanSql() of random texts reads nothing outside, and finds in a;b what it finds in a and in b", () => {
+  const joined = (count: number) => {
+    let text = "";
+    for (let i = 0; i < count; i++) text += pick(whole) + " ";
+    return text;
+  };
+  const glued = (count: number) => {
+    let text = "";
+    for (let i = 0; i < count; i++) {
+      text += pick(random() < 0.2 ? cut : whole) + pick(["", "", " "]);
+    }
+    return text;
+  };
+  const scan = (text: string) => {
+    const bytes = encoder.encode(text);
+    return scanSql(bytes, 0, bytes.length);
+  };
+  for (let round = 0; round < 20_000; round++) {
+    const a = joined(below(8));
+    const b = glued(below(8));
+    const told = `seed ${seed}, round ${round}: ${JSON.stringify([a, b])}`;
+    const both = scan(`${a};${b}`);
+    assert.is(namesOf(both), namesOf(both | scan(a) | scan(b)), told);
+    if (round % 10 > 0) continue;
+    const bytes = encoder.encode(glued(12));
+    const from = below(bytes.length + 1);
+    const to = from + below(bytes.length + 1 - from);
+    const { view } = watched(bytes, from, to);
+    const flags = scanSql(view, from, to);
+    assert.is(namesOf(scanSql(bytes.slice(from, to), 0, to - from)), namesOf(flags), told);
+    assert.equal(unlistens(view, from, to), unlistens(bytes.slice(from, to), 0, to - from), told);
+  }
+});
+
+test.run();
