@@ -11,14 +11,17 @@ import {
   type DatabaseConfig,
   lookupDatabase,
 } from "../../shared/config/mod.ts";
-import { parseLeaf } from "../../shared/ledger/mod.ts";
+import { directLeaf, parseServerLeaf, poolLeaf, type ServerLeaf } from "../../shared/ledger/mod.ts";
 import { addressText, type Login, queryOnce, type ServerAddress } from "./query_client.ts";
 
 /** A backend as pg_stat_activity shows it. */
 export interface ShownBackend {
   readonly pid: number;
-  readonly database: string;
+  /** null: physical replication, which is of no database. */
+  readonly database: string | null;
   readonly user: string;
+  /** It sends WAL to a replication client. */
+  readonly isWalSender: boolean;
   /** Since it was started; null: this login may not see it. */
   readonly ageMs: number | null;
 }
@@ -53,23 +56,36 @@ const timeoutMs = 4000;
 /** Between what was opened and its naming, and between the clocks of one machine. */
 const marginMs = 2000;
 
-// A login without pg_monitor sees the type and the start of its own sessions only.
+// A login without pg_monitor sees the type and the start of its own sessions only, but all WAL senders. What
+// else has no database, and a user maybe, is no client's.
 const sql = "SELECT pid, datname, usename, " +
-  "(extract(epoch FROM clock_timestamp() - backend_start) * 1000)::bigint " +
-  "FROM pg_catalog.pg_stat_activity " +
-  "WHERE datname IS NOT NULL AND usename IS NOT NULL " +
-  "AND coalesce(backend_type, 'client backend') = 'client backend' " +
+  "(extract(epoch FROM clock_timestamp() - backend_start) * 1000)::bigint, walsender " +
+  "FROM (SELECT *, coalesce(backend_type = 'walsender', false) " +
+  "OR pid IN (SELECT pid FROM pg_catalog.pg_stat_replication) AS walsender " +
+  "FROM pg_catalog.pg_stat_activity) AS activity " +
+  "WHERE usename IS NOT NULL AND (walsender OR datname IS NOT NULL " +
+  "AND coalesce(backend_type, 'client backend') = 'client backend') " +
   "AND pid <> pg_catalog.pg_backend_pid()";
 
 /**
- * Backends that a pool leaf may have: those of one database and one user on the server. Two entries of
- * [databases] may lead to the same. null: no leaf of a pool, or its database is not configured.
+ * Groups of the backends that a leaf may have: those of one user, and of one database or of none. Two entries
+ * of [databases] may lead to the same. None: no leaf of server connections, or its database is not configured.
  */
-export function groupOf(config: Config, leaf: string): string | null {
-  const parsed = parseLeaf(leaf);
-  if (parsed === null || parsed.kind !== "pool") return null;
-  const database = lookupDatabase(config, parsed.database);
-  return database === null ? null : `${database.dbname}/${parsed.user}`;
+export function groupsOf(config: Config, leaf: string): readonly string[] {
+  const parsed = parseServerLeaf(leaf);
+  const database = parsed === null ? null : lookupDatabase(config, parsed.database);
+  if (parsed === null || database === null) return [];
+  const group = groupOf(database.dbname, parsed.user);
+  return parsed.kind === "pool" ? [group] : [group, groupOf(null, parsed.user)];
+}
+
+function groupOf(database: string | null, user: string): string {
+  return `${database ?? ""}/${user}`;
+}
+
+/** The other leaf of the same database and user. */
+function siblingOf({ kind, database, user }: ServerLeaf): string {
+  return kind === "pool" ? directLeaf(database, user) : poolLeaf(database, user);
 }
 
 /** One look at all the servers of some databases. */
@@ -84,26 +100,27 @@ export class BackendView {
     this.#named = named;
   }
 
-  /** What is shown of a suspect, by pool leaf; a leaf that is missing is not known. */
+  /** What is shown of a suspect, by leaf of server connections; one that is missing is not known. */
   count(suspect: Suspect, leaseMs: number): Map<string, LeafCount> {
     const counts = new Map<string, LeafCount>();
     for (const leaf of suspect.leaves) {
-      const parsed = parseLeaf(leaf);
-      if (parsed === null || parsed.kind !== "pool") continue;
-      const group = groupOf(this.#config, leaf);
+      const parsed = parseServerLeaf(leaf);
+      if (parsed === null) continue;
+      const groups = groupsOf(this.#config, leaf);
       const answers = this.#answers.get(parsed.database) ?? [];
-      if (group === null || answers.length === 0) continue;
+      if (groups.length === 0 || answers.length === 0) continue;
       if (answers.some((answer) => answer instanceof Error)) continue;
       const own = suspect.pids.get(leaf);
-      const others = this.#named.get(group);
+      const sibling = suspect.pids.get(siblingOf(parsed));
       let named = 0;
       let unnamed = 0;
       for (const backend of (answers as readonly (readonly ShownBackend[])[]).flat()) {
-        if (`${backend.database}/${backend.user}` !== group) continue;
-        if (own?.has(backend.pid) === true) named += 1;
-        else if (others?.has(backend.pid) !== true && mayHaveOpened(suspect, backend, leaseMs)) {
-          unnamed += 1;
-        }
+        const { pid, database, user, isWalSender } = backend;
+        const group = groupOf(database, user);
+        if (!groups.includes(group) || (isWalSender && parsed.kind === "pool")) continue;
+        if (own?.has(pid) === true) named += 1;
+        else if (sibling?.has(pid) === true || this.#named.get(group)?.has(pid) === true) continue;
+        else if (mayHaveOpened(suspect, backend, leaseMs)) unnamed += 1;
       }
       counts.set(leaf, { named, unnamed });
     }
@@ -170,10 +187,11 @@ async function addressesOf(host: string, port: number): Promise<ServerAddress[]>
 
 async function askServer(address: ServerAddress, login: Login): Promise<ShownBackend[]> {
   const rows = await queryOnce(address, login, sql, timeoutMs);
-  return rows.map(([pid, database, user, age]) => ({
+  return rows.map(([pid, database, user, age, walSender]) => ({
     pid: Number(pid),
-    database: database ?? "",
+    database: database ?? null,
     user: user ?? "",
+    isWalSender: walSender === "t",
     ageMs: age === null || age === undefined ? null : Number(age),
   }));
 }

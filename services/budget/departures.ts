@@ -6,7 +6,7 @@
 
 import type { BudgetAuth, Config } from "../../shared/config/mod.ts";
 import { parseBudgetAuth } from "../../shared/config/mod.ts";
-import { type Charges, type Ledger, parseLeaf } from "../../shared/ledger/mod.ts";
+import { type Charges, type Ledger, parseServerLeaf, UNLIMITED } from "../../shared/ledger/mod.ts";
 import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
 import { lookAtBackends } from "./backends.ts";
 import type { ChargeBook } from "./charge_book.ts";
@@ -120,8 +120,8 @@ export class Departures {
     }
     for (const departure of this.#departing.values()) {
       const { worker, incarnation, since } = departure;
-      const slots = serverSlots(this.#options.book.chargesOf(worker, incarnation));
-      if (slots === 0 || (this.#auth === null && now - since >= graceMs)) this.#release(departure);
+      const hasSlots = hasServerSlots(this.#options.book.chargesOf(worker, incarnation));
+      if (!hasSlots || (this.#auth === null && now - since >= graceMs)) this.#release(departure);
     }
     void this.#look(now);
   }
@@ -225,11 +225,19 @@ export class Departures {
   }
 }
 
-/** Slots of server connections: backends may outlive a worker, its clients do not. */
+/** Charged server connections: backends may outlive a worker, its clients do not. */
+function hasServerSlots(charges: Charges): boolean {
+  for (const [leaf, { charge }] of charges) {
+    if (charge > 0 && parseServerLeaf(leaf) !== null) return true;
+  }
+  return false;
+}
+
+/** How many there are, but for those of which there is any number. */
 function serverSlots(charges: Charges): number {
   let slots = 0;
   for (const [leaf, { charge }] of charges) {
-    if (parseLeaf(leaf)?.kind === "pool") slots += charge;
+    if (charge < UNLIMITED && parseServerLeaf(leaf) !== null) slots += charge;
   }
   return slots;
 }

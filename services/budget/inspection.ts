@@ -3,8 +3,8 @@
 // Invariant: one look at a time. A worker that anything about is unknown is never called free.
 
 import type { BudgetAuth, Config } from "../../shared/config/mod.ts";
-import { type Charges, parseLeaf } from "../../shared/ledger/mod.ts";
-import { BackendView, groupOf, lookAtBackends, type NamedBackends } from "./backends.ts";
+import { type Charges, parseServerLeaf } from "../../shared/ledger/mod.ts";
+import { BackendView, groupsOf, lookAtBackends, type NamedBackends } from "./backends.ts";
 import type { Sightings, WorkerName } from "./sightings.ts";
 
 export interface Inspected extends WorkerName {
@@ -15,7 +15,7 @@ export interface Inspected extends WorkerName {
 }
 
 export interface Finding extends WorkerName {
-  /** Of its pool leaves: backends shown, at most what it is charged; all that is charged if unknown. */
+  /** By leaf of server connections: backends shown, at most what is charged; all of that if unknown. */
   readonly shown: ReadonlyMap<string, number>;
   /** Backends shown that it has named itself. */
   readonly named: number;
@@ -46,8 +46,8 @@ export async function inspect(
   const databases = new Set<string>();
   for (const { charges } of suspects) {
     for (const leaf of charges.keys()) {
-      const parsed = parseLeaf(leaf);
-      if (parsed?.kind === "pool") databases.add(parsed.database);
+      const parsed = parseServerLeaf(leaf);
+      if (parsed !== null) databases.add(parsed.database);
     }
   }
   const beganAt = clock();
@@ -66,7 +66,7 @@ export async function inspect(
     const total = { named: 0, unnamed: 0, unknown: false };
     for (const [leaf, { charge }] of charges) {
       // A leaf without an account has no cap to be charged to.
-      if (groupOf(config, leaf) === null) continue;
+      if (groupsOf(config, leaf).length === 0) continue;
       const count = counts.get(leaf);
       shown.set(leaf, Math.min(charge, count === undefined ? charge : count.named + count.unnamed));
       total.named += count?.named ?? 0;
@@ -86,15 +86,15 @@ function namedBackends(
   const named = new Map<string, Set<number>>();
   for (const { charges } of suspects) {
     for (const leaf of charges.keys()) {
-      const group = groupOf(config, leaf);
-      if (group !== null) named.set(group, new Set());
+      for (const group of groupsOf(config, leaf)) named.set(group, new Set());
     }
   }
   for (const { worker, incarnation } of others) {
     for (const [leaf, pids] of sightings.pidsOf(worker, incarnation)) {
-      const group = groupOf(config, leaf);
-      const known = group === null ? undefined : named.get(group);
-      if (known !== undefined) { for (const pid of pids) known.add(pid); }
+      for (const group of groupsOf(config, leaf)) {
+        const known = named.get(group);
+        if (known !== undefined) { for (const pid of pids) known.add(pid); }
+      }
     }
   }
   return named;

@@ -16,7 +16,7 @@ interface Sighting extends WorkerName {
   place: Place | null;
   /** When it was heard of last: its presence, its reports, or what an earlier leader had saved. */
   presentAt: number;
-  /** Backends by pool leaf. */
+  /** Backends by leaf. */
   readonly pids: Map<string, ReadonlySet<number>>;
   /** Since when these are what it named last; -Infinity: it named none. */
   namedAt: number;

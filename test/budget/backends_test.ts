@@ -4,13 +4,13 @@ import { createServer } from "node:net";
 import {
   type Answer,
   BackendView,
-  groupOf,
+  groupsOf,
   lookAtBackends,
   type ShownBackend,
 } from "../../services/budget/backends.ts";
 import { queryOnce } from "../../services/budget/query_client.ts";
 import { loadConfig } from "../../shared/config/mod.ts";
-import { poolLeaf } from "../../shared/ledger/mod.ts";
+import { directLeaf, poolLeaf } from "../../shared/ledger/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 import { needs } from "../support/needs.ts";
 import { startPostgres } from "../support/postgres.ts";
@@ -32,22 +32,34 @@ function configOf(databases: string) {
 }
 
 const shop = poolLeaf("shop", "app");
+const direct = directLeaf("shop", "app");
 const leaseMs = 10_000;
 
 function shown(pid: number, ageMs: number | null = 60_000, more = {}): ShownBackend {
-  return { pid, database: "shop", user: "app", ageMs, ...more };
+  return { pid, database: "shop", user: "app", isWalSender: false, ageMs, ...more };
 }
 
 function count(
   answers: readonly Answer[],
-  more: { pids?: number[]; namedAgoMs?: number; heardAgoMs?: number; others?: number[] } = {},
+  more: {
+    leaves?: string[];
+    pids?: number[];
+    directs?: number[];
+    namedAgoMs?: number;
+    heardAgoMs?: number;
+    others?: number[];
+  } = {},
 ) {
   const config = configOf("shop = host=127.0.0.1");
-  const named = new Map([["shop/app", new Set(more.others ?? [])]]);
+  const others = new Set(more.others ?? []);
+  const named = new Map([["shop/app", others], ["/app", others]]);
   const view = new BackendView(config, new Map([["shop", answers]]), named);
   const found = view.count({
-    leaves: [shop, "clients", "pool:other/app", "nonsense"],
-    pids: new Map([[shop, new Set(more.pids ?? [])]]),
+    leaves: [...more.leaves ?? [shop], "clients", "pool:other/app", "direct:other/app", "nonsense"],
+    pids: new Map([
+      [shop, new Set(more.pids ?? [])],
+      [direct, new Set(more.directs ?? [])],
+    ]),
     namedAgoMs: more.namedAgoMs ?? 13_000,
     heardAgoMs: more.heardAgoMs ?? 12_000,
   }, leaseMs);
@@ -90,12 +102,47 @@ tests("BackendView.count() knows nothing when one of several servers does not an
   assert.is(count([[shown(1)], [shown(2)]], { pids: [1, 2] }), `${shop} 2+0`);
 });
 
-tests("groupOf() is the same for two entries that lead to one database", () => {
+tests("BackendView.count() counts replication for direct connections, and for no pool", () => {
+  const physical = (pid: number, ageMs = 5000, more = {}) =>
+    shown(pid, ageMs, { database: null, isWalSender: true, ...more });
+  const logical = (pid: number, ageMs = 5000) => shown(pid, ageMs, { isWalSender: true });
+  const leaves = [shop, direct];
+  assert.is(
+    count([[shown(1), physical(2), logical(3), shown(4), physical(9)]], {
+      leaves,
+      pids: [1],
+      directs: [2, 3, 4],
+      others: [9],
+    }),
+    `${shop} 1+0,${direct} 3+0`,
+  );
+  // Nobody named them: opened just before it fell silent.
+  assert.is(count([[physical(2), logical(3)]], { leaves }), `${shop} 0+0,${direct} 0+2`);
+  assert.is(count([[shown(4, 5000)]], { leaves }), `${shop} 0+1,${direct} 0+1`);
+  assert.is(count([[physical(2, 60_000)]], { leaves }), `${shop} 0+0,${direct} 0+0`);
+  // Another user's, as of a standby that is none of the mesh.
+  assert.is(
+    count([[physical(2, 5000, { user: "x" })]], { leaves, directs: [2] }),
+    `${shop} 0+0,${direct} 0+0`,
+  );
+});
+
+// A connection that was opened, named and cut off in one second was charged to the pool and, once more, to the
+// direct connections of the same database and user.
+tests("BackendView.count() counts no backend for one leaf that was named for another", () => {
+  const answers = [[shown(1, 13_500), shown(2, 13_500)]];
+  const leaves = [shop, direct];
+  assert.is(count(answers, { leaves, pids: [1], directs: [2] }), `${shop} 1+0,${direct} 1+0`);
+});
+
+tests("groupsOf() is the same for two entries that lead to one database", () => {
   const config = configOf("a = dbname=x host=h\nb = dbname=x host=h\n* = host=h");
-  assert.is(groupOf(config, poolLeaf("a", "u")), "x/u");
-  assert.is(groupOf(config, poolLeaf("b", "u")), "x/u");
-  assert.is(groupOf(config, poolLeaf("c", "u")), "c/u");
-  assert.is(groupOf(config, "clients"), null);
+  assert.equal(groupsOf(config, poolLeaf("a", "u")), ["x/u"]);
+  assert.equal(groupsOf(config, poolLeaf("b", "u")), ["x/u"]);
+  assert.equal(groupsOf(config, poolLeaf("c", "u")), ["c/u"]);
+  assert.equal(groupsOf(config, directLeaf("a", "u")), ["x/u", "/u"]);
+  assert.equal(groupsOf(config, "clients"), []);
+  assert.equal(groupsOf(configOf("a = host=h"), directLeaf("b", "u")), []);
 });
 
 tests(
@@ -132,6 +179,39 @@ tests("lookAtBackends() sees the backends of others with a login that has no rig
   assert.equal([own.user, own.database, own.ageMs], ["postgres", "postgres", null]);
   await client.end();
 });
+
+tests(
+  "lookAtBackends() sees replication of a database and of none, with rights and without",
+  async () => {
+    await postgres.query("CREATE ROLE replicator LOGIN REPLICATION");
+    await postgres.query("CREATE ROLE nobody LOGIN");
+    const login = { user: "replicator", database: "postgres" };
+    const clients = await Promise.all(
+      ["true", "database", "false"].map((replication) =>
+        RawClient.login(postgres, { ...login, parameters: { replication } })
+      ),
+    );
+    const config = configOf(`postgres = host=127.0.0.1 port=${postgres.port}`);
+    const [physical, logical, plain] = clients.map(({ key }) => key!.processId);
+    for (const user of ["postgres", "nobody"]) {
+      const auth = { user, password: null, dbname: "postgres" };
+      const answers = await lookAtBackends(config, auth, ["postgres"], (error) => {
+        throw error;
+      });
+      const found = answers.get("postgres")![0] as ShownBackend[];
+      const of = (pid: number) => {
+        const { database, user, isWalSender } = found.find((backend) => backend.pid === pid)!;
+        return [database, user, isWalSender];
+      };
+      assert.equal(of(physical!), [null, "replicator", true], user);
+      assert.equal(of(logical!), ["postgres", "replicator", true], user);
+      assert.equal(of(plain!), ["postgres", "replicator", false], user);
+      const others = found.filter(({ database }) => database === null);
+      assert.equal(others.map(({ pid }) => pid), [physical], "and nothing else without a database");
+    }
+    for (const client of clients) await client.end();
+  },
+);
 
 tests("lookAtBackends() reports a server that is not there and a name that is none", async () => {
   const config = configOf("a = host=127.0.0.1 port=1\nb = host=no.such.host.invalid");

@@ -6,7 +6,7 @@ import { Departures } from "../../services/budget/departures.ts";
 import { Sightings } from "../../services/budget/sightings.ts";
 import type { Presence } from "../../shared/bus/mod.ts";
 import { loadConfig } from "../../shared/config/mod.ts";
-import { leafRules, Ledger, poolLeaf } from "../../shared/ledger/mod.ts";
+import { directLeaf, leafRules, Ledger, poolLeaf } from "../../shared/ledger/mod.ts";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { commandComplete, readyForQuery } from "../../shared/wire/mod.ts";
 import { type FakePostgres, queryText, startFakePostgres } from "../support/fake_postgres.ts";
@@ -14,7 +14,7 @@ import { assert, suite, until } from "../support/harness.ts";
 import { TestStore } from "./test_store.ts";
 
 const tests = suite("departures");
-const leaf = poolLeaf("shop", "app");
+const pool = poolLeaf("shop", "app");
 const leaseMs = 1000;
 
 class Scene {
@@ -64,11 +64,11 @@ class Scene {
   }
 
   get charged(): number {
-    return [...this.ledger.accounts()].find(({ name }) => name === leaf)?.charged ?? 0;
+    return [...this.ledger.accounts()].find(({ name }) => name === pool)?.charged ?? 0;
   }
 
   /** A worker says that it holds so many, and what is decided is saved. */
-  report(worker: number, held: number): void {
+  report(worker: number, held: number, leaf = pool): void {
     const granted = held;
     const leaves = [{ leaf, held, wanted: held, granted, ack: 0, idleMs: 0 }];
     this.ledger.report({ worker, incarnation: 1, epoch: 1, seq: ++this.#seq, leaves }, this.now);
@@ -157,6 +157,25 @@ tests("what PostgreSQL shows is of the moment it was asked, not of the answer", 
     await slow.server.stop();
   }
 });
+
+tests(
+  "a worker that ended is charged its direct connections for a moment, be there a limit or none",
+  async () => {
+    for (const settings of [["max_db_connections = 10"], []]) {
+      const scene = new Scene(settings);
+      scene.report(1, 2, directLeaf("shop", "app"));
+      await until("the save", () => scene.book.chargesOf(1, 1).size > 0);
+      assert.is(await scene.departures.note(1, 1, "the test says so"), true);
+      scene.now = 900;
+      scene.tick();
+      assert.is(scene.departures.has({ worker: 1, incarnation: 1 }), true);
+      scene.now = 1000;
+      scene.tick();
+      assert.is(scene.departures.has({ worker: 1, incarnation: 1 }), false);
+      assert.equal([...scene.ledger.workers()], []);
+    }
+  },
+);
 
 tests("tick() frees the workers of an earlier boot, and says nothing else", async () => {
   const scene = new Scene();

@@ -155,8 +155,9 @@ export class TestMesh {
     return [leader, ...all.filter((one) => one !== leader)];
   }
 
-  addWorker(wanted = 0): TestWorker {
-    const worker = new TestWorker(this, this.workers.length + 1);
+  /** One that uses one leaf only. */
+  addWorker(wanted = 0, leaf = pool): TestWorker {
+    const worker = new TestWorker(this, this.workers.length + 1, leaf);
     worker.wanted = wanted;
     this.workers.push(worker);
     return worker;
@@ -283,12 +284,12 @@ export class TestWorker {
   #closes = true;
   #fullAt = 0;
 
-  constructor(mesh: TestMesh, id: number) {
+  constructor(mesh: TestMesh, id: number, leaf: string) {
     this.id = id;
     this.#mesh = mesh;
     const { bus, leaseMs } = mesh;
     this.table = new LeaseTable({ worker: id, incarnation: this.incarnation, leaseMs });
-    this.lease = this.table.lease(pool);
+    this.lease = this.table.lease(leaf);
     this.#unsubscribe.push(
       bus.subscribe(bus.subjects.budgetGrant(id), (grant) => this.#onGrant(grant)),
       bus.subscribe(bus.subjects.budgetLeader, ({ epoch }) => {

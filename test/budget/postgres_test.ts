@@ -2,31 +2,38 @@
 // their slots one by one, as the backends end, and none before.
 // limit: 120 s
 
+import { directLeaf } from "../../shared/ledger/mod.ts";
 import { assert, suite, until } from "../support/harness.ts";
 import { needs } from "../support/needs.ts";
 import { startPostgres } from "../support/postgres.ts";
 import { RawClient } from "../support/raw_client.ts";
-import { pool, TestMesh, type TestWorker } from "./mesh.ts";
+import { TestMesh, type TestWorker } from "./mesh.ts";
 
 needs("postgresql");
 
 const password = "it's only for the test";
 const postgres = await startPostgres({ auth: "scram-sha-256" });
 await postgres.query("CREATE DATABASE shop");
-await postgres.query("CREATE ROLE app LOGIN PASSWORD 'app'");
+await postgres.query("CREATE ROLE app LOGIN REPLICATION PASSWORD 'app'");
 await postgres.query("CREATE ROLE auditor LOGIN PASSWORD 'it''s only for the test'");
 await postgres.query("GRANT pg_monitor TO auditor");
 
 const tests = suite("coordinator with budget_auth");
 tests.after(() => postgres.stop("immediate"));
 
-async function inMesh(run: (mesh: TestMesh) => Promise<void>): Promise<void> {
+async function inMesh(
+  run: (mesh: TestMesh) => Promise<void>,
+  settings: readonly string[] = [],
+): Promise<void> {
   const mesh = await TestMesh.start({
     face: "embedded",
     poolSize: 10,
     leaseS: 1,
     database: `host=127.0.0.1 port=${postgres.port}`,
-    settings: [`budget_auth = user=auditor password='it''s only for the test' dbname=postgres`],
+    settings: [
+      `budget_auth = user=auditor password='it''s only for the test' dbname=postgres`,
+      ...settings,
+    ],
   });
   try {
     await run(mesh);
@@ -36,16 +43,27 @@ async function inMesh(run: (mesh: TestMesh) => Promise<void>): Promise<void> {
   }
 }
 
-async function connections(count: number): Promise<{ client: RawClient; pid: number }[]> {
+async function connections(
+  count: number,
+  parameters: Readonly<Record<string, string>> = {},
+): Promise<{ client: RawClient; pid: number }[]> {
   return await Promise.all(Array.from({ length: count }, async () => {
     const client = await RawClient.login(postgres, {
       user: "app",
       database: "shop",
       password: "app",
+      parameters,
     });
-    const rows = await client.query("SELECT pg_backend_pid()") as string[][];
-    return { client, pid: Number(rows[0]![0]) };
+    return { client, pid: client.key!.processId };
   }));
+}
+
+/** Until the coordinator has asked PostgreSQL so often again: nobody else has sessions in that database. */
+async function threeLooks(): Promise<void> {
+  const sql = "SELECT sessions FROM pg_stat_database WHERE datname = 'postgres'";
+  const looks = async () => Number((await postgres.query(sql, [], "template1"))[0]!["sessions"]);
+  const before = await looks();
+  await until("three looks", async () => await looks() >= before + 3, 15_000, 100);
 }
 
 function nameBackends(mesh: TestMesh, worker: TestWorker, pids: readonly number[]): void {
@@ -54,7 +72,7 @@ function nameBackends(mesh: TestMesh, worker: TestWorker, pids: readonly number[
   mesh.bus.publish(mesh.bus.subjects.budgetBackends(worker.id), {
     worker: worker.id,
     incarnation: worker.incarnation,
-    leaves: [{ leaf: pool, pids: bytes }],
+    leaves: [{ leaf: worker.lease.leaf, pids: bytes }],
   });
 }
 
@@ -108,19 +126,44 @@ tests(
       await until("the slots without a backend", () => worker.lease.held === 8, 15_000);
       await open[0]!.client.end();
       await until("one more", () => worker.lease.held === 9, 15_000);
-      const looks = async () => {
-        const [row] = await postgres.query(
-          "SELECT sessions FROM pg_stat_database WHERE datname = 'postgres'",
-        );
-        return Number(row!["sessions"]);
-      };
-      const before = await looks();
-      await until("three looks", async () => await looks() >= before + 6, 15_000, 100);
+      await threeLooks();
       assert.is(worker.lease.held, 9);
       await open[1]!.client.end();
       await until("all slots", () => worker.lease.held === 10, 15_000);
       await leader!.process.stop();
     }),
+);
+
+// Replication of a whole server is of no database, and PostgreSQL lists it as no client's backend: the slots of
+// an ended worker were given away while the replication it had begun went on.
+tests(
+  "each slot of direct connections is free when PostgreSQL shows them no more, replication too",
+  () =>
+    inMesh(async (mesh) => {
+      const [leader] = await mesh.startCoordinators(1);
+      const dead = mesh.addWorker(3, directLeaf("shop", "app"));
+      await until("3 slots", () => dead.lease.held === 3);
+      const open = [
+        ...await connections(1),
+        ...await connections(1, { replication: "true" }),
+        ...await connections(1, { replication: "database" }),
+      ];
+      nameBackends(mesh, dead, open.map(({ pid }) => pid));
+      dead.stop();
+      const worker = mesh.addWorker(10);
+      dead.die();
+      const gone = { worker: dead.id, incarnation: dead.incarnation };
+      await mesh.bus.request(mesh.bus.subjects.budgetGone, gone, 3000);
+      await until("the slots without a backend", () => worker.lease.held === 7, 15_000);
+      await threeLooks();
+      for (const [at, { client }] of open.entries()) {
+        assert.is(worker.lease.held, 7 + at);
+        await client.end();
+        await until("one more", () => worker.lease.held > 7 + at, 15_000);
+      }
+      await until("all slots", () => worker.lease.held === 10, 15_000);
+      await leader!.process.stop();
+    }, ["max_db_connections = 10"]),
 );
 
 tests(
