@@ -61,8 +61,6 @@ const believeMs = 1000;
 const patienceMs = 5000;
 /** A leader of the stream that heard so lately from most of its replicas is still the leader. */
 const heardMs = 3000;
-/** So long such a leader is not believed that tells less than was seen. */
-const lossMs = 10_000;
 /** What is missing when fewer messages are there than were seen; no key. */
 const everything = "";
 /** Two looks that are further apart say nothing of the time between. */
@@ -78,14 +76,17 @@ const revisionsPerMs = 64;
 export class Bucket {
   readonly stream: string;
   readonly #bus: Bus;
+  readonly #lossMs: number;
   readonly #root: string;
   #client: { connection: NatsConnection; js: JetStreamClient } | null = null;
   #life: Life | null = null;
   #making: Promise<Life> | null = null;
   #goneSince: number | null = null;
 
-  constructor(bus: Bus) {
+  /** `lossMs`: so long the leader of the stream is not believed that tells less than was seen. */
+  constructor(bus: Bus, lossMs: number) {
     this.#bus = bus;
+    this.#lossMs = lossMs;
     this.stream = `KV_${bus.subjects.bucket}`;
     this.#root = `$KV.${bus.subjects.bucket}.`;
   }
@@ -147,7 +148,7 @@ export class Bucket {
   /** Whether to go by an answer that tells less than was seen here. */
   believes(life: Life, info: StreamInfo): boolean {
     life.unlisted = doubtAgain(life.unlisted, info, [everything]);
-    if (!isCertain(life.unlisted)) return false;
+    if (!this.#isCertain(life.unlisted)) return false;
     this.#rewind(life, info.state.last_seq);
     return true;
   }
@@ -155,7 +156,7 @@ export class Bucket {
   /** Whether keys that were listed and not found then are lost, and the bucket with them. */
   async isDroppedFor(unread: readonly string[], life: Life, info: StreamInfo): Promise<boolean> {
     life.unlisted = doubtAgain(life.unlisted, info, unread);
-    return isCertain(life.unlisted) && await this.#drop(life);
+    return this.#isCertain(life.unlisted) && await this.#drop(life);
   }
 
   /** The same for one that was read and not found. */
@@ -164,7 +165,11 @@ export class Bucket {
     const info = await this.#ask();
     if (info === null || !this.isOf(info, life)) return false;
     life.vanishing = doubtAgain(life.vanishing, info, [key]);
-    return isCertain(life.vanishing) && await this.#drop(life);
+    return this.#isCertain(life.vanishing) && await this.#drop(life);
+  }
+
+  #isCertain(doubt: Doubt | null): boolean {
+    return doubt !== null && performance.now() - doubt.since >= this.#lossMs;
   }
 
   /** Takes a bucket away that takes what is written and does not give it back. */
@@ -351,8 +356,4 @@ function doubtAgain(
   return known === null || still.length === 0
     ? { since: now, until: now, missing: new Set(missing) }
     : { since: known.since, until: now, missing: new Set(still) };
-}
-
-function isCertain(doubt: Doubt | null): boolean {
-  return doubt !== null && performance.now() - doubt.since >= lossMs;
 }

@@ -29,9 +29,12 @@ import {
 export interface OpenStoreOptions {
   /** How long a broker that is not there, or not ready, is waited for; default 10,000. */
   readonly waitMs?: number | undefined;
+  /** How long a server is not believed that has less than was seen before it; default 10,000. */
+  readonly lossMs?: number | undefined;
 }
 
 const defaultWaitMs = 10_000;
+const defaultLossMs = 10_000;
 /** A server without JetStream is believed after this time: one that starts may answer later. */
 const believeMs = 1000;
 const readsAtOnce = 32;
@@ -70,9 +73,9 @@ class JetStreamStore implements Store {
   readonly #bus: Bus;
   readonly #bucket: Bucket;
 
-  constructor(bus: Bus) {
+  constructor(bus: Bus, lossMs: number) {
     this.#bus = bus;
-    this.#bucket = new Bucket(bus);
+    this.#bucket = new Bucket(bus, lossMs);
   }
 
   async get(key: string): Promise<StoredValue | null> {
@@ -245,7 +248,7 @@ function isLostRace({ code }: JetStreamApiError): boolean {
  * try ended with when the time is over.
  */
 export async function openStore(bus: Bus, options: OpenStoreOptions = {}): Promise<Store> {
-  const store = new JetStreamStore(bus);
+  const store = new JetStreamStore(bus, options.lossMs ?? defaultLossMs);
   const start = performance.now();
   const waitMs = options.waitMs ?? defaultWaitMs;
   for (;;) {

@@ -38,16 +38,22 @@ async function bus(at: number, mesh = "m"): Promise<Bus> {
   return one;
 }
 
-/** The answer of JetStream's API, over a connection of its own. */
+/** The answer of JetStream's API, over a connection of its own; a BusError when there is none that helps. */
 async function api<T>(call: string, request?: object): Promise<T> {
-  const raw = await connectNats({ servers: cluster.urls, token: cluster.token });
   try {
-    const answer = await raw.request(`$JS.API.${call}`, JSON.stringify(request ?? {}), {
-      timeout: 5000,
-    });
-    return answer.json<T>();
-  } finally {
-    await raw.close();
+    const raw = await connectNats({ servers: cluster.urls, token: cluster.token });
+    try {
+      const answer = await raw.request(`$JS.API.${call}`, JSON.stringify(request ?? {}), {
+        timeout: 5000,
+      });
+      const { error, ...rest } = answer.json<T & { error?: { description: string } }>();
+      if (error !== undefined) throw new Error(error.description);
+      return rest as T;
+    } finally {
+      await raw.close();
+    }
+  } catch (cause) {
+    throw new BusError("UNAVAILABLE", `${call}: ${(cause as Error).message}`, { cause });
   }
 }
 
@@ -65,20 +71,47 @@ function infoOf(mesh: string): Promise<StreamInfo> {
 
 /** Repeats what may be repeated until the cluster can do it. */
 async function persistently<T>(what: string, operation: () => Promise<T>): Promise<T> {
-  const done = await until(what, async () => {
+  let last = "";
+  const attempt = async () => {
     try {
       return { value: await operation() };
     } catch (error) {
-      if (error instanceof BusError) return null;
-      throw error;
+      if (!(error instanceof BusError)) throw error;
+      last = error.message;
+      return null;
     }
-  }, 30_000);
-  return done.value;
+  };
+  try {
+    return (await until(what, attempt, 60_000, 50)).value;
+  } catch (error) {
+    if (last !== "") (error as Error).message += `; last: ${last}`;
+    throw error;
+  }
+}
+
+function upToDate({ cluster: { leader, replicas = [] } }: StreamInfo): void {
+  if (leader !== undefined && replicas.length === 2 && replicas.every((one) => one.current)) return;
+  throw new BusError("UNAVAILABLE", "not all members are up to date");
+}
+
+/**
+ * Waits until the cluster is whole: somebody leads it, and it has a place for a stream on each member. What a
+ * stream that is there already can do says nothing of that: it has a leader of its own.
+ */
+async function wholeCluster(): Promise<void> {
+  await persistently("the cluster to be whole", async () => {
+    const probe = { name: "probe", subjects: ["probe"], storage: "memory", num_replicas: 3 };
+    await api("STREAM.CREATE.probe", probe);
+    upToDate(await api<StreamInfo>("STREAM.INFO.probe"));
+    await api("STREAM.DELETE.probe");
+  });
 }
 
 test.before(async () => {
   cluster = await startNatsCluster(3);
 });
+// Those whose members were killed before may take many seconds to elect who leads them.
+test.before.each(wholeCluster);
 test.after.each(async () => {
   for (const one of opened.splice(0)) await one.close();
 });
@@ -140,14 +173,12 @@ test("two who write by compare-and-set never both win, while members are killed 
     for (const member of cluster.members) {
       const before = confirmed.size;
       await member.kill();
-      await until("writes without it", () => confirmed.size > before + 20, 30_000);
-      await member.start();
-      await persistently("all members to be up to date", async () => {
-        const { replicas = [] } = (await infoOf("m")).cluster;
-        if (replicas.length < 2 || replicas.some(({ current }) => !current)) {
-          throw new BusError("UNAVAILABLE", "not yet");
-        }
-      });
+      try {
+        await until("writes without it", () => confirmed.size > before + 20, 30_000);
+      } finally {
+        await member.start();
+      }
+      await persistently("all members to be up to date", async () => upToDate(await infoOf("m")));
     }
   } finally {
     done = true;
@@ -169,9 +200,10 @@ test("a cluster without a majority confirms nothing, and goes on when it has one
     await store.update("few", Buffer.from("2"), revision);
   } catch (error) {
     code = (error as BusError).code;
+  } finally {
+    await Promise.all([cluster.members[0]!.start(), cluster.members[1]!.start()]);
   }
   assert.ok(["TIMEOUT", "UNAVAILABLE", "DISCONNECTED"].includes(code), code);
-  await Promise.all([cluster.members[0]!.start(), cluster.members[1]!.start()]);
   // The write that got no answer may have been done after all.
   const found = await persistently("a read", () => store.get("few"));
   assert.ok(["1", "2"].includes(text(found?.value)));
@@ -247,7 +279,8 @@ test("a cluster that is started again as a whole keeps its bucket, though it is 
     await Promise.all(asking);
   }
   assert.is((await persistently("a read", () => store.get("kept")))?.revision, revision);
-  assert.equal((await infoOf("whole")).config["subjects"], config["subjects"]);
+  const now = await persistently("its subjects", () => infoOf("whole"));
+  assert.equal(now.config["subjects"], config["subjects"]);
 });
 
 test.run();
