@@ -1,0 +1,498 @@
+// Clients that leave in the middle of something, in session and in transaction pooling: what they had not finished is
+// undone, and their server goes clean to whoever waits, the same one where it can be cleaned, another where it can't.
+
+import {
+  commandComplete,
+  concatBytes,
+  errorResponse,
+  Frontend,
+  type Message,
+  parameterStatus,
+  readyForQuery,
+} from "../../../shared/wire/mod.ts";
+import {
+  type FakeOptions,
+  type FakePostgres,
+  type FakeSession,
+  queryText,
+  startFakePostgres,
+} from "../../support/fake_postgres.ts";
+import { assert, seededRandom, suite, until } from "../../support/harness.ts";
+import { ManagedProcess } from "../../support/managed_process.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import type { Pgweir } from "../../support/pgweir.ts";
+import { type Postgres, startPostgres } from "../../support/postgres.ts";
+import { RawClient } from "../../support/raw_client.ts";
+import {
+  ask,
+  closeAll,
+  inParallel,
+  login,
+  nothingHangs,
+  open,
+  startPooler,
+  upTo,
+} from "../protocol/support.ts";
+import { backendOf, backendsWhere, cleanFor, departures, residueOf, waiting } from "./support.ts";
+
+needs("postgresql");
+
+const test = suite("clients that leave in the middle");
+const modes = ["session", "transaction"] as const;
+type Mode = typeof modes[number];
+let postgres: Postgres;
+/** Each with one server connection. */
+let poolers: Record<Mode, Pgweir>;
+
+test.before(async () => {
+  postgres = await startPostgres();
+  await postgres.query("CREATE TABLE marks (who text)");
+  const start = (mode: Mode) =>
+    startPooler(postgres, { settings: { pool_mode: mode, default_pool_size: 1 } });
+  poolers = { session: await start("session"), transaction: await start("transaction") };
+});
+
+test.after.each(closeAll);
+
+test.after(async () => {
+  for (const mode of modes) await poolers[mode].stop();
+  await postgres.stop("immediate");
+});
+
+const insert = "INSERT INTO marks VALUES ('unfinished')";
+const sleeping = () => backendsWhere(postgres, 1, "wait_event = 'PgSleep'");
+const unread = () => backendsWhere(postgres, 1, "wait_event = 'ClientWrite'");
+const big = "SELECT repeat('x', 1000) FROM generate_series(1, 100000)";
+
+async function copyIn(client: RawClient, ...opening: Uint8Array[]): Promise<void> {
+  client.send(...opening);
+  await client.repliesUntil("G");
+  for (let i = 0; i < 100; i++) client.send(f.d("unfinished\n"));
+}
+
+/** What a client is in the middle of; whether its server can be made clean again. */
+const moments: [string, boolean | null, (client: RawClient) => Promise<unknown>][] = [
+  ["a transaction", true, async (client) => {
+    await client.query("BEGIN");
+    await client.query(insert);
+  }],
+  ["a failed transaction", true, async (client) => {
+    await client.query("BEGIN");
+    await client.query(insert);
+    await ask(client, [f.Q("SELECT 1/0")]);
+  }],
+  ["a query", true, async (client) => {
+    client.send(f.Q(`${insert}; SELECT pg_sleep(300)`));
+    await sleeping();
+  }],
+  ["a query in a transaction", true, async (client) => {
+    await client.query("BEGIN");
+    await client.query(insert);
+    client.send(f.Q("SELECT pg_sleep(300)"));
+    await sleeping();
+  }],
+  ["a query in the extended protocol", true, async (client) => {
+    client.send(
+      f.P("", insert),
+      f.B(),
+      f.E(),
+      f.P("", "SELECT pg_sleep(300)"),
+      f.B(),
+      f.E(),
+      f.S(),
+    );
+    await sleeping();
+  }],
+  ["a query without its Sync", true, async (client) => {
+    client.send(
+      f.P("", insert),
+      f.B(),
+      f.E(),
+      f.P("", "SELECT pg_sleep(300)"),
+      f.B(),
+      f.E(),
+      f.H(),
+    );
+    await sleeping();
+  }],
+  ["an extended cycle", true, async (client) => {
+    client.send(f.P("", insert), f.B(), f.E(), f.H());
+    assert.is(await client.repliesUntil("C"), '1 2 C"INSERT 0 1"');
+  }],
+  ["a failed extended cycle", true, async (client) => {
+    client.send(f.P("", insert), f.B(), f.E(), f.P("n", "SELEC 1"), f.B("", "n"), f.H());
+    assert.is(await client.repliesUntil("E"), '1 2 C"INSERT 0 1" E(42601)');
+  }],
+  ["a portal with rows left", true, async (client) => {
+    client.send(f.P("", "SELECT generate_series(1, 1000)"), f.B("p"), f.E("p", 5), f.H());
+    assert.is(await client.repliesUntil("s"), "1 2 D D D D D s");
+  }],
+  ["requests not answered yet", true, async (client) => {
+    client.send(
+      f.Q("BEGIN"),
+      f.Q(insert),
+      f.Q("SELECT pg_sleep(300)"),
+      f.Q("SELECT 1"),
+      f.S(),
+      f.S(),
+    );
+    await sleeping();
+  }],
+  ["a COPY FROM STDIN", true, (client) => copyIn(client, f.Q("COPY marks FROM STDIN"))],
+  ["a COPY FROM STDIN in a transaction", true, async (client) => {
+    await client.query("BEGIN");
+    await copyIn(client, f.Q("COPY marks FROM STDIN"));
+  }],
+  [
+    "a COPY FROM STDIN in the extended protocol",
+    true,
+    (client) => copyIn(client, f.P("", "COPY marks FROM STDIN"), f.B(), f.E(), f.S()),
+  ],
+  ["the middle of a CopyData", null, async (client) => {
+    await copyIn(client, f.Q("COPY marks FROM STDIN"));
+    client.send(f.d("unfinished\n".repeat(20_000)).subarray(0, 100_000));
+  }],
+  ["a COPY TO STDOUT", true, async (client) => {
+    client.pauseReading();
+    client.send(f.Q(`COPY (${big}) TO STDOUT`));
+    await unread();
+  }],
+  ["a large result", true, async (client) => {
+    client.pauseReading();
+    client.send(f.Q("BEGIN"), f.Q(insert), f.Q(big));
+    await unread();
+  }],
+  ["half a small message", true, async (client) => {
+    await client.query("BEGIN");
+    await client.query(insert);
+    client.send(f.P("", "SELECT 1"), f.B(), f.E(), f.Q("COMMIT").subarray(0, 9));
+  }],
+  ["half a large message", null, async (client) => {
+    await client.query("BEGIN");
+    await client.query(insert);
+    client.send(f.Q(`COMMIT -- ${"x".repeat(200_000)}`).subarray(0, 150_000));
+  }],
+];
+
+for (const mode of modes) {
+  test(`${mode} pooling: what a client had not finished is undone, and the next is served`, async () => {
+    // The transaction of a client that had gone stayed open with its locks, or was handed to the next
+    // client, or its server was thrown away and opened again each time a client gave up.
+    const pooler = poolers[mode];
+    const problems: string[] = [];
+    for (const [way, leave] of departures) {
+      for (const [moment, cleanable, prepare] of moments) {
+        // What stands before a Terminate is done to its end, as PostgreSQL does it.
+        if (way === "with Terminate" && /query|not answered/.test(moment)) continue;
+        const client = await open(pooler);
+        const backend = await backendOf(client);
+        await prepare(client);
+        const next = await open(pooler);
+        next.send(f.Q("SELECT pg_backend_pid()"));
+        await waiting(pooler, 1);
+        leave(client);
+        const what = `${way} in ${moment}`;
+        const replies = await next.replies(1, { values: true, timeoutMs: 5_000 })
+          .catch((error) => String(error.message));
+        const served = /^T D\("(\d+)"\) C"SELECT 1" Z\(I\)$/.exec(replies);
+        if (served === null) problems.push(`${what}: the next client reads "${replies}"`);
+        else {
+          const isSame = Number(served[1]) === backend;
+          if (cleanable && !isSame) problems.push(`${what}: the next client has another server`);
+          const marks = await next.query("SELECT * FROM marks");
+          if (marks.length > 0) problems.push(`${what}: ${marks.length} rows are there`);
+          const residue = await residueOf(next);
+          if (residue !== cleanFor("postgres")) problems.push(`${what}: left is ${residue}`);
+        }
+        client.close();
+        await next.end();
+        await backendsWhere(postgres, 0, "state <> 'idle'");
+        await postgres.query("TRUNCATE marks");
+      }
+    }
+    assert.equal(problems, []);
+  });
+
+  test(`${mode} pooling: what stands before a good-bye is done, what is open is not`, async () => {
+    const pooler = poolers[mode];
+    const first = await open(pooler);
+    const backend = await backendOf(first);
+    first.send(
+      f.Q("INSERT INTO marks SELECT 'done' FROM pg_sleep(0.2)"),
+      f.Q("BEGIN"),
+      f.Q(insert),
+      f.X(),
+    );
+    await first.closed;
+    const next = await open(pooler);
+    assert.equal(await next.query("SELECT who FROM marks"), [["done"]]);
+    assert.is(await backendOf(next), backend);
+    await next.query("TRUNCATE marks");
+    await next.end();
+  });
+
+  test(`${mode} pooling: a crowd that vanishes leaves nothing, and its servers`, async () => {
+    const pooler = await startPooler(postgres, {
+      settings: { pool_mode: mode, default_pool_size: 5 },
+    });
+    try {
+      const backends = new Set<number>();
+      for (let round = 0; round < 4; round++) {
+        const crowd = await Promise.all(upTo(5).map(() => open(pooler)));
+        await Promise.all(crowd.map(async (client) => {
+          await client.query("BEGIN");
+          backends.add(await backendOf(client));
+          await client.query("LOCK TABLE marks IN ROW EXCLUSIVE MODE");
+          client.send(f.Q("SELECT pg_sleep(300)"));
+        }));
+        await backendsWhere(postgres, 5, "wait_event = 'PgSleep'");
+        for (const client of crowd) client.reset();
+        const late = await open(pooler);
+        await late.query("BEGIN; LOCK TABLE marks IN ACCESS EXCLUSIVE MODE; COMMIT");
+        await late.end();
+      }
+      assert.is(backends.size, 5);
+      await nothingHangs(pooler, postgres);
+    } finally {
+      closeAll();
+      await pooler.stop();
+    }
+  });
+
+  test(`${mode} pooling: the cancel for a client that has gone never hits the next one`, async () => {
+    // Its query was over by itself when the cancel came, and the next client's query was running.
+    const pooler = poolers[mode];
+    const seed = 20_251_130;
+    const random = seededRandom(seed);
+    for (let round = 0; round < 60; round++) {
+      const client = await open(pooler);
+      client.send(f.Q("SELECT pg_sleep(0.006)"));
+      const next = await open(pooler);
+      const queries = upTo(6).map((i) => f.Q(`SELECT ${i} FROM pg_sleep(0.002)`));
+      await new Promise((resolve) => setTimeout(resolve, random() * 14));
+      client.reset();
+      next.send(...queries);
+      const wanted = upTo(6).map((i) => `T D("${i}") C"SELECT 1" Z(I)`).join(" ");
+      assert.is(await next.replies(6, { values: true }), wanted, `seed ${seed}, round ${round}`);
+      await next.end();
+    }
+  });
+
+  test(`${mode} pooling: the locks of a client that is killed are free at once`, async () => {
+    const pooler = poolers[mode];
+    const psql = await ManagedProcess.launch({
+      command: [
+        ...["psql", "-X", "-h", pooler.host, "-p", String(pooler.port), "-U", "postgres", "-d"],
+        ...["postgres", "-c", "SELECT pg_advisory_lock(999)", "-c", "SELECT pg_sleep(300)"],
+      ],
+    });
+    await sleeping();
+    process.kill(psql.pid, "SIGKILL");
+    await psql.ended();
+    await until(
+      "the lock to be free",
+      async () =>
+        (await postgres.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")).length === 0,
+      1_000,
+      20,
+    );
+    await backendsWhere(postgres, 0, "state <> 'idle'");
+  });
+}
+
+// --- servers that can't be made clean: scripted ones
+
+/** A pooler before a scripted server, one connection, for the time of `work`. */
+async function withFake(
+  mode: Mode,
+  options: FakeOptions,
+  work: (pooler: Pgweir, fake: FakePostgres) => Promise<void>,
+  settings: Record<string, string | number> = {},
+): Promise<void> {
+  const fake = await startFakePostgres(options);
+  const pooler = await startPooler(fake, {
+    settings: { pool_mode: mode, default_pool_size: 1, ...settings },
+  });
+  try {
+    await work(pooler, fake);
+    assert.is(pooler.end, null);
+    assert.not.match(pooler.log(), / ERROR |at .*\.ts:\d+/);
+  } finally {
+    closeAll();
+    await pooler.stop();
+    await fake.stop();
+  }
+}
+
+const good = 'T D("good") C"SELECT 1" Z(I)';
+const isQuery = (asked: Message, sql: string) =>
+  asked.type === Frontend.query && queryText(asked) === sql;
+
+for (const mode of modes) {
+  test(`${mode} pooling: a server that does not react to the cancel is closed`, async () => {
+    // It was in no list and in nobody's hands for ever, or was given away with the query still running.
+    await withFake(mode, {
+      onMessage: (session, asked) => {
+        if (!isQuery(asked, "HANG")) session.answer(asked);
+      },
+    }, async (pooler, fake) => {
+      const client = await open(pooler);
+      client.send(f.Q("HANG"));
+      await until("the query to be there", () => fake.open[0]?.messages.length === 1);
+      const next = await open(pooler);
+      next.send(f.Q("good"));
+      client.reset();
+      assert.is(await next.replies(1, { values: true, timeoutMs: 15_000 }), good);
+      assert.is(fake.sessions.length, 2);
+      assert.ok(fake.cancels.length > 0);
+      await until("the server to be closed", () => fake.sessions[0]!.isClosed);
+    });
+  });
+
+  test(`${mode} pooling: a server that does not roll back is closed`, async () => {
+    const odd: [string, (session: FakeSession) => void][] = [
+      ["says nothing", () => {}],
+      [
+        "stays in the transaction",
+        (session) => session.send(commandComplete("ROLLBACK"), readyForQuery("T")),
+      ],
+      [
+        "fails",
+        (session) =>
+          session.send(
+            errorResponse({ severity: "ERROR", code: "XX000", message: "no" }),
+            readyForQuery("E"),
+          ),
+      ],
+      ["ends", (session) => session.end()],
+      ["resets the connection", (session) => session.reset()],
+      ["speaks nonsense", (session) => session.send(Uint8Array.of(0, 1, 2, 3, 4, 5, 6))],
+    ];
+    for (const [what, answer] of odd) {
+      await withFake(mode, {
+        onMessage: (session, asked) => {
+          if (/ROLLBACK/.test(asked.type === Frontend.query ? queryText(asked) : "")) {
+            answer(session);
+          } else session.answer(asked);
+        },
+      }, async (pooler, fake) => {
+        const client = await open(pooler);
+        assert.is(await ask(client, [f.Q("BEGIN")]), 'C"BEGIN" Z(T)');
+        const next = await open(pooler);
+        next.send(f.Q("good"));
+        await waiting(pooler, 1);
+        client.reset();
+        assert.is(await next.replies(1, { values: true, timeoutMs: 15_000 }), good, what);
+        assert.is(fake.sessions.length, 2, what);
+        await until("the server to be closed", () => fake.sessions[0]!.isClosed);
+      });
+    }
+  });
+
+  test(`${mode} pooling: what was meant for a client that has gone reaches nobody`, async () => {
+    // Rows that come long after the cancel, in pieces, then its effect: all of it is the old client's.
+    let finish: (() => void) | null = null;
+    await withFake(mode, {
+      onMessage: async (session, asked) => {
+        if (!isQuery(asked, "SLOW")) return session.answer(asked);
+        await new Promise<void>((resolve) => finish = resolve);
+        const rows = concatBytes(
+          session.oneRow("stale"),
+          errorResponse({ severity: "ERROR", code: "57014", message: "cancelled" }),
+          readyForQuery("I"),
+        );
+        await session.sendCut(rows, [3, 7, 30, 60]);
+      },
+    }, async (pooler, fake) => {
+      const client = await open(pooler);
+      client.send(f.Q("SLOW"));
+      const cleanUp = await until("the query to be there", () => finish);
+      const next = await open(pooler);
+      next.send(f.Q("good"));
+      client.reset();
+      await until("the cancel", () => fake.cancels.length === 1);
+      await next.readNothingFor(50);
+      cleanUp();
+      assert.is(await next.replies(1, { values: true }), good);
+      assert.is(fake.sessions.length, 1);
+    });
+  });
+
+  test(`${mode} pooling: a client that leaves while its settings are being set costs nothing`, async () => {
+    let finish: (() => void) | null = null;
+    let slow = false;
+    const settings = { server_version: "15.0", client_encoding: "UTF8", TimeZone: "UTC" };
+    await withFake(mode, {
+      settings,
+      onMessage: async (session, asked) => {
+        const sql = asked.type === Frontend.query ? queryText(asked) : "";
+        const zone = /^(?:RE)?SET .*TimeZone.*?(?:'(.*)')?$/i.exec(sql);
+        if (zone === null) return session.answer(asked);
+        if (slow) await new Promise<void>((resolve) => finish = resolve);
+        session.send(
+          parameterStatus("TimeZone", zone[1] ?? "UTC"),
+          commandComplete("SET"),
+          readyForQuery("I"),
+        );
+      },
+    }, async (pooler, fake) => {
+      const leaveAtSet = async (client: RawClient) => {
+        const go = await until("the SET to be there", () => finish);
+        const next = await open(pooler);
+        next.send(f.Q("good"));
+        await waiting(pooler, 1);
+        client.reset();
+        slow = false;
+        finish = null;
+        go();
+        assert.is(await next.replies(1, { values: true }), good);
+        await next.end();
+        assert.is(fake.sessions.length, 1);
+      };
+      const as = { user: "postgres", database: "postgres", TimeZone: "Known" };
+      const warm = await open(pooler);
+      assert.is(await ask(warm, [f.Q("good")]), good);
+      await warm.end();
+      // While it is tried out whether a server takes what a login asks for.
+      slow = true;
+      const trying = await RawClient.connect(pooler);
+      trying.startup(as);
+      await leaveAtSet(trying);
+      // And in front of a query.
+      const asking = await open(pooler, { ...login, parameters: { TimeZone: "Known" } });
+      const other = await open(pooler);
+      assert.is(await ask(other, [f.Q("good")]), good);
+      await other.end();
+      slow = true;
+      asking.send(f.Q("good"));
+      await leaveAtSet(asking);
+    });
+  });
+}
+
+test("servers are used again after hundreds of clients that left in a transaction", async () => {
+  const pooler = poolers.transaction;
+  const backend = await (async () => {
+    const client = await open(pooler);
+    const found = await backendOf(client);
+    await client.end();
+    return found;
+  })();
+  await inParallel(upTo(150), 8, async (i) => {
+    const client = await open(pooler);
+    await client.query("BEGIN");
+    await client.query(insert);
+    departures[i % 3]![1](client);
+  });
+  const client = await open(pooler);
+  assert.is(await backendOf(client), backend);
+  assert.equal(await client.query("SELECT * FROM marks"), []);
+  await client.end();
+});
+
+test("the poolers and their servers are well after all this", async () => {
+  for (const mode of modes) await nothingHangs(poolers[mode], postgres);
+});
+
+test.run();

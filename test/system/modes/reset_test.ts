@@ -1,0 +1,449 @@
+// The reset query between two sessions (server_reset_query), and between two transactions where that is asked for
+// (server_reset_query_always): what it wipes, what happens when it fails, hangs, or is met by a late cancel.
+
+import { concatBytes, Frontend, readyForQuery } from "../../../shared/wire/mod.ts";
+import { queryText, startFakePostgres } from "../../support/fake_postgres.ts";
+import { assert, suite, until } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { type Postgres, startPostgres } from "../../support/postgres.ts";
+import { type Login, RawClient } from "../../support/raw_client.ts";
+import { type Relay, startRelay } from "../../support/relay.ts";
+import {
+  ask,
+  closeAll,
+  connectString,
+  inParallel,
+  login,
+  nothingHangs,
+  open,
+  startPooler,
+  upTo,
+} from "../protocol/support.ts";
+import {
+  backendOf,
+  backendsWhere,
+  cleanFor,
+  leaveEverything,
+  logsStatements,
+  poolRow,
+  residueOf,
+  statementsDuring,
+  waiting,
+} from "./support.ts";
+
+needs("postgresql");
+
+const test = suite("reset query");
+let postgres: Postgres;
+let relay: Relay;
+
+test.before(async () => {
+  postgres = await startPostgres(logsStatements);
+  await postgres.query("CREATE ROLE other");
+  relay = await startRelay(postgres);
+});
+
+test.after.each(closeAll);
+
+test.after(async () => {
+  await relay.stop();
+  await postgres.stop("immediate");
+});
+
+/** A pooler with session pooling and one server a pool, for the time of `work`. */
+async function withReset(
+  query: string | null,
+  work: (pooler: Pgweir) => Promise<void>,
+  settings: Record<string, string | number> = {},
+): Promise<void> {
+  const pooler = await startPgweir({
+    ini: {
+      databases: {
+        held: connectString(relay, "dbname=postgres"),
+        "*": connectString(postgres, "dbname=postgres"),
+      },
+      pgbouncer: {
+        pool_mode: "session",
+        default_pool_size: 1,
+        ...(query === null ? {} : { server_reset_query: query }),
+        ...settings,
+      },
+    },
+  });
+  try {
+    await work(pooler);
+    await nothingHangs(pooler, postgres);
+  } finally {
+    closeAll();
+    await pooler.stop();
+  }
+}
+
+/** A session that leaves everything behind; gives its backend. */
+async function messySession(pooler: Pgweir, as: Login = login): Promise<number> {
+  const client = await open(pooler, as);
+  const backend = await backendOf(client);
+  for (const sql of leaveEverything) await client.query(sql);
+  await ask(client, [f.P("protocol", "SELECT 1"), f.P("", "SELECT 'unnamed'"), f.S()]);
+  assert.not.match(await residueOf(client), /^\|0/);
+  await client.end();
+  return backend;
+}
+
+test("nothing of a session is left for the next one, on the same backend", async () => {
+  await withReset(null, async (pooler) => {
+    const backend = await messySession(pooler);
+    const next = await open(pooler);
+    assert.is(await residueOf(next), cleanFor("postgres"));
+    assert.is(await backendOf(next), backend);
+    assert.equal(await next.query("SELECT count(*) FROM pg_prepared_statements"), [["0"]]);
+    assert.is(await ask(next, [f.B("", "protocol"), f.S()]), "E(26000) Z(I)");
+    assert.is(await ask(next, [f.B(), f.S()]), "E(26000) Z(I)");
+    await postgres.query("NOTIFY left_behind, 'secret'");
+    assert.is(await ask(next, [f.Q("SELECT 1")]), 'T D("1") C"SELECT 1" Z(I)');
+    await next.readNothingFor(20);
+    await next.end();
+  });
+});
+
+test("the reset runs once a session, when it has ended", async () => {
+  await withReset(null, async (pooler) => {
+    const client = await open(pooler);
+    const backend = await backendOf(client);
+    const seen = await statementsDuring(postgres, backend, async () => {
+      await client.query("SELECT 1");
+      await client.query("BEGIN; SELECT 2; COMMIT");
+      await client.end();
+      const next = await open(pooler);
+      await next.query("SELECT 3");
+      await next.end();
+      await (await open(pooler)).query("SELECT 4");
+    });
+    const reset = "DISCARD ALL";
+    const wanted = ["SELECT 1", "BEGIN; SELECT 2; COMMIT", reset, "SELECT 3", reset, "SELECT 4"];
+    assert.equal(seen, wanted);
+  });
+});
+
+test("without a reset query a session finds what the last one has left", async () => {
+  await withReset("", async (pooler) => {
+    const client = await open(pooler, { ...login, parameters: { TimeZone: "Asia/Tokyo" } });
+    const backend = await backendOf(client);
+    await client.query("CREATE TEMP TABLE kept AS SELECT 'kept'");
+    await client.query("PREPARE kept AS SELECT 'kept'");
+    await ask(client, [f.P("s", "SELECT 'kept'"), f.S()]);
+    const seen = await statementsDuring(postgres, backend, async () => {
+      await client.end();
+      const next = await open(pooler);
+      assert.equal(await next.query("SELECT * FROM kept"), [["kept"]]);
+      assert.equal(await next.query("EXECUTE kept"), [["kept"]]);
+      assert.is(await ask(next, [f.B("", "s"), f.E(), f.S()]), '2 D("kept") C"SELECT 1" Z(I)');
+      // What PostgreSQL reports follows the client all the same.
+      assert.equal(await next.query("SHOW TimeZone"), [["UTC"]]);
+      await next.end();
+    });
+    assert.not.ok(seen.some((sql) => /DISCARD|RESET ALL|DEALLOCATE/.test(sql)), seen.join("\n"));
+  });
+});
+
+test("a reset query of the operator's is run as it is written", async () => {
+  // Several statements, and rows that nobody has asked for.
+  const query = "RESET ALL; SELECT 'rows of the reset'; DEALLOCATE ALL";
+  await withReset(query, async (pooler) => {
+    const client = await open(pooler);
+    const backend = await backendOf(client);
+    await client.query("CREATE TEMP TABLE kept AS SELECT 'kept'");
+    await client.query("SET statement_timeout = '59s'");
+    await client.query("PREPARE gone AS SELECT 1");
+    const seen = await statementsDuring(postgres, backend, async () => {
+      await client.end();
+      const next = await open(pooler);
+      assert.is(await ask(next, [f.Q("SELECT * FROM kept")]), 'T D("kept") C"SELECT 1" Z(I)');
+      assert.equal(await next.query("SHOW statement_timeout"), [["0"]]);
+      assert.is(await ask(next, [f.Q("EXECUTE gone")]), "E(26000) Z(I)");
+      await next.end();
+    });
+    assert.is(seen[0], query);
+  });
+});
+
+test("settings of the next session hold after a reset that has touched them", async () => {
+  // The reset takes back what the pooler had set for its client, too.
+  await withReset(null, async (pooler) => {
+    const as = (zone: string) => ({ ...login, parameters: { TimeZone: zone } });
+    for (const zone of ["Asia/Tokyo", "UTC", "Asia/Tokyo", "Europe/Rome"]) {
+      const client = await open(pooler, as(zone));
+      assert.equal(await client.query("SHOW TimeZone"), [[zone]]);
+      assert.is(client.settings.get("TimeZone"), zone);
+      await client.query("SET TimeZone = 'America/Lima'");
+      await client.end();
+    }
+  });
+});
+
+const failing: [string, string][] = [
+  ["fails", "SELECT 1/0"],
+  ["is no SQL", "WIPE EVERYTHING"],
+  ["fails after a part of it", "RESET ALL; SELECT 1/0; DISCARD ALL"],
+  ["leaves a failed transaction open", "BEGIN; SELECT 1/0"],
+  ["waits for data", "COPY pg_temp.kept FROM STDIN"],
+  ["ends the backend", "SELECT pg_terminate_backend(pg_backend_pid())"],
+];
+
+test("a server whose reset fails is closed, and the next client gets another", async () => {
+  // It went to the next client half-reset, or the slot was lost and the next client waited for ever.
+  for (const [what, query] of failing) {
+    await withReset(query, async (pooler) => {
+      const client = await open(pooler);
+      const backend = await backendOf(client);
+      await client.query("CREATE TEMP TABLE kept (i int)");
+      const next = await open(pooler);
+      next.send(f.Q("SELECT pg_backend_pid()"));
+      await waiting(pooler, 1);
+      await client.end();
+      const replies = await next.replies(1, { values: true });
+      assert.match(replies, /^T D\("\d+"\) C"SELECT 1" Z\(I\)$/, what);
+      assert.not.match(replies, new RegExp(`"${backend}"`), what);
+      assert.is(await ask(next, [f.Q("SELECT * FROM kept")]), "E(42P01) Z(I)", what);
+      await backendsWhere(postgres, 0, `pid = ${backend}`);
+      await next.end();
+    });
+  }
+});
+
+test("a reset that leaves a transaction open is rolled back", async () => {
+  await withReset("BEGIN; LOCK TABLE pg_catalog.pg_am IN ACCESS SHARE MODE", async (pooler) => {
+    const client = await open(pooler);
+    await client.query("SELECT 1");
+    await client.end();
+    const next = await open(pooler);
+    assert.is(await ask(next, [f.Q("SELECT 1")]), 'T D("1") C"SELECT 1" Z(I)');
+    await next.end();
+    await backendsWhere(postgres, 0, "state <> 'idle'");
+  });
+});
+
+test("who waits for a long reset waits, and other pools don't", async () => {
+  await withReset("SELECT pg_sleep(0.6)", async (pooler) => {
+    const client = await open(pooler);
+    const backend = await backendOf(client);
+    await client.end();
+    const next = await open(pooler);
+    next.send(f.Q("SELECT pg_backend_pid()"));
+    await until(
+      "the reset to run",
+      async () => (await poolRow(pooler, "postgres"))["sv_tested"] === "1",
+    );
+    const row = await poolRow(pooler, "postgres");
+    assert.equal([row["sv_active"], row["sv_idle"], row["cl_waiting"]], ["0", "0", "1"]);
+    const servers = await pooler.console("SHOW SERVERS");
+    const states = servers.filter((s) => s["database"] === "postgres").map((s) => s["state"]);
+    assert.equal(states, ["tested"]);
+    const elsewhere = await open(pooler, { ...login, database: "elsewhere" });
+    assert.equal(await elsewhere.query("SELECT 1"), [["1"]]);
+    assert.is(await ask(next, [], 1), `T D("${backend}") C"SELECT 1" Z(I)`);
+    await next.end();
+    await elsewhere.end();
+  });
+});
+
+test("a cancel for a client that has left does not hit the reset", async () => {
+  await withReset("SELECT pg_sleep(0.5)", async (pooler) => {
+    const client = await open(pooler);
+    const backend = await backendOf(client);
+    const { key } = client;
+    await client.end();
+    await until(
+      "the reset to run",
+      async () => (await poolRow(pooler, "postgres"))["sv_tested"] === "1",
+    );
+    // Its key is nobody's by now; that of who waits for the server is not the server's yet.
+    client.key = key;
+    for (let i = 0; i < 5; i++) assert.is(await client.cancel(), "");
+    const queued = await open(pooler);
+    queued.send(f.Q("SELECT 1"));
+    await waiting(pooler, 1);
+    assert.is(await queued.cancel(), "");
+    assert.is(await queued.replies(), "E(57014) Z(I)");
+    assert.is(await backendOf(queued), backend);
+    await queued.end();
+  });
+});
+
+test("a cancel that PostgreSQL sees late spares the reset and the next session", async () => {
+  // The query was over, its client gone and the reset running when the cancel came through: the
+  // reset failed, or the next session's first query did.
+  await withReset(null, async (pooler) => {
+    const as = { ...login, database: "held" };
+    const client = await open(pooler, as);
+    const backend = await backendOf(client);
+    relay.cancels.delayMs = 600;
+    client.send(f.Q("SELECT pg_sleep(0.2)"));
+    await backendsWhere(postgres, 1, "wait_event = 'PgSleep'");
+    const cancel = client.cancel();
+    await until("the cancel", () => relay.links.some((link) => link.kind === "cancel"));
+    assert.is(await client.replies(), 'T D C"SELECT 1" Z(I)');
+    await client.query("CREATE TEMP TABLE kept (i int)");
+    await client.end();
+    const next = await open(pooler, as);
+    next.send(f.Q("SELECT pg_backend_pid() FROM pg_sleep(0.8)"));
+    assert.is(await next.replies(1, { values: true }), `T D("${backend}") C"SELECT 1" Z(I)`);
+    assert.is(await ask(next, [f.Q("SELECT * FROM kept")]), "E(42P01) Z(I)");
+    assert.is(await cancel, "");
+    relay.cancels.delayMs = 0;
+    await next.end();
+  });
+});
+
+test("a server that never answers its reset is closed", async () => {
+  // The slot was held for ever by a server that was in no list.
+  const fake = await startFakePostgres({
+    onMessage: (session, asked) => {
+      if (asked.type === Frontend.query && queryText(asked) === "HANG") return;
+      session.answer(asked);
+    },
+  });
+  const pooler = await startPooler(fake, {
+    settings: { pool_mode: "session", default_pool_size: 1, server_reset_query: "HANG" },
+  });
+  try {
+    const client = await open(pooler);
+    await ask(client, [f.Q("hello")]);
+    const next = await open(pooler);
+    next.send(f.Q("good"));
+    await waiting(pooler, 1);
+    await client.end();
+    assert.is(await next.replies(1, { timeoutMs: 15_000 }), 'T D C"SELECT 1" Z(I)');
+    assert.is(fake.sessions.length, 2);
+    assert.ok(fake.sessions[0]!.isClosed);
+    await next.end();
+  } finally {
+    closeAll();
+    await pooler.stop();
+    await fake.stop();
+  }
+});
+
+test("what a reset answers reaches nobody, in whatever pieces it comes", async () => {
+  let cut = 0;
+  let length = 1;
+  const fake = await startFakePostgres({
+    onMessage: async (session, asked) => {
+      if (asked.type !== Frontend.query || queryText(asked) !== "WIPE") {
+        return session.answer(asked);
+      }
+      const bytes = concatBytes(session.oneRow("of the reset"), readyForQuery("I"));
+      length = bytes.length;
+      await session.sendCut(bytes, [cut]);
+    },
+  });
+  const pooler = await startPooler(fake, {
+    settings: { pool_mode: "session", default_pool_size: 1, server_reset_query: "WIPE" },
+  });
+  try {
+    for (; cut < length; cut++) {
+      const client = await open(pooler);
+      assert.is(await ask(client, [f.Q("good")]), 'T D("good") C"SELECT 1" Z(I)', `cut at ${cut}`);
+      await client.end();
+      await until("the reset", async () => (await poolRow(pooler, "postgres"))["sv_idle"] === "1");
+    }
+    assert.is(fake.sessions.length, 1);
+  } finally {
+    closeAll();
+    await pooler.stop();
+    await fake.stop();
+  }
+});
+
+// --- transaction pooling
+
+const always = { pool_mode: "transaction", server_reset_query_always: 1 };
+
+test("in transaction pooling no reset runs unless it is asked for", async () => {
+  await withReset(null, async (pooler) => {
+    const client = await open(pooler);
+    const backend = await backendOf(client);
+    const seen = await statementsDuring(postgres, backend, async () => {
+      await client.query("SELECT 1");
+      await client.query("BEGIN");
+      await client.query("COMMIT");
+    });
+    assert.equal(seen, ["SELECT 1", "BEGIN", "COMMIT"]);
+    await client.end();
+  }, { pool_mode: "transaction" });
+});
+
+test("server_reset_query_always resets after each transaction", async () => {
+  await withReset(null, async (pooler) => {
+    const client = await open(pooler, { ...login, parameters: { application_name: "own" } });
+    const backend = await backendOf(client);
+    const seen = await statementsDuring(postgres, backend, async () => {
+      await client.query("SET statement_timeout = '59s'");
+      await client.query("BEGIN");
+      await client.query("CREATE TEMP TABLE t (i int)");
+      await client.query("SELECT 1");
+      await client.query("COMMIT");
+      assert.equal(await client.query("SHOW statement_timeout"), [["0"]]);
+      assert.equal(await client.query("SHOW application_name"), [["own"]]);
+      assert.is(await ask(client, [f.Q("SELECT * FROM t")]), "E(42P01) Z(I)");
+    });
+    // Six transactions; the last reset may still be on its way.
+    const resets = seen.filter((sql) => sql === "DISCARD ALL").length;
+    assert.ok(resets === 4 || resets === 5, seen.join("\n"));
+    const inside = seen.slice(seen.indexOf("BEGIN"), seen.indexOf("COMMIT"));
+    assert.equal(inside, ["BEGIN", "CREATE TEMP TABLE t (i int)", "SELECT 1"]);
+    await client.end();
+  }, always);
+});
+
+for (const query of ["DISCARD ALL", "DEALLOCATE ALL", "RESET ALL"]) {
+  test(`prepared statements outlast a ${query} after each transaction`, async () => {
+    // The reset drops what the pooler has prepared on the server; a pooler that did not notice
+    // answered "prepared statement does not exist" from then on.
+    await withReset(query, async (pooler) => {
+      await inParallel(upTo(8), 8, async (number) => {
+        const client = await open(pooler);
+        assert.is(
+          await ask(client, [
+            f.P("own", `SELECT ${number}, $1::text`),
+            f.P("shared", "SELECT 'shared', $1::text"),
+            f.S(),
+          ]),
+          "1 1 Z(I)",
+        );
+        for (const round of upTo(query === "DISCARD ALL" ? 200 : 50)) {
+          const name = round % 2 === 0 ? "own" : "shared";
+          const first = round % 2 === 0 ? String(number) : "shared";
+          const value = `${number}.${round}`;
+          const row = `2 D("${first}","${value}") C"SELECT 1"`;
+          const execute = [f.B("", name, [value]), f.E()];
+          if (round % 5 === 0) {
+            // Two cycles in one write, and a block.
+            assert.is(
+              await ask(client, [...execute, f.S(), ...execute, f.S()], 2),
+              `${row} Z(I) ${row} Z(I)`,
+            );
+            await client.query("BEGIN");
+            assert.is(await ask(client, [...execute, f.S()]), `${row} Z(T)`);
+            await client.query("COMMIT");
+          } else assert.is(await ask(client, [...execute, f.S()]), `${row} Z(I)`);
+        }
+        await client.end();
+      });
+    }, { ...always, default_pool_size: 2 });
+  });
+}
+
+test("after a reset that fails in transaction pooling the server is closed", async () => {
+  await withReset("SELECT 1/0", async (pooler) => {
+    const client = await RawClient.login(pooler, login);
+    const backends = new Set<number>();
+    for (let round = 0; round < 5; round++) backends.add(await backendOf(client));
+    assert.is(backends.size, 5);
+    await client.end();
+  }, always);
+});
+
+test.run();

@@ -1,0 +1,633 @@
+// What a transaction leaves on its session, in transaction pooling: it never reaches another client, nor the same one's
+// next transaction, unless PostgreSQL reports it; what leaves nothing behind costs nothing. Advisory locks are kept.
+// limit: 90 s
+
+import { assert, suite, until } from "../../support/harness.ts";
+import { ManagedProcess } from "../../support/managed_process.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import type { Pgweir } from "../../support/pgweir.ts";
+import type { Postgres } from "../../support/postgres.ts";
+import type { RawClient } from "../../support/raw_client.ts";
+import {
+  ask,
+  closeAll,
+  inParallel,
+  login,
+  nothingHangs,
+  open,
+  startPair,
+  startPooler,
+  Twin,
+  upTo,
+} from "../protocol/support.ts";
+import {
+  backendOf,
+  backendsWhere,
+  cleanFor,
+  departures,
+  logsStatements,
+  residueOf,
+  statementsDuring,
+  waiting,
+} from "./support.ts";
+
+needs("postgresql");
+
+const test = suite("state of transactions");
+let postgres: Postgres;
+/** One server connection. */
+let pooler: Pgweir;
+/** Two server connections. */
+let two: Pgweir;
+
+test.before(async () => {
+  ({ postgres, pooler } = await startPair({ postgres: logsStatements }));
+  two = await startPooler(postgres, { settings: { default_pool_size: 2 } });
+  await postgres.query("CREATE ROLE other; CREATE SCHEMA elsewhere; GRANT other TO postgres");
+});
+
+test.after.each(closeAll);
+
+test.after(async () => {
+  await pooler.stop();
+  await two.stop();
+  await postgres.stop("immediate");
+});
+
+const cycle = (sql: string, values: string[] = []) => [
+  f.P("", sql),
+  f.B("", "", values),
+  f.E(),
+  f.S(),
+];
+
+/** Changes a session in a way that PostgreSQL does not report, and how it shows. */
+const settings: [string, string][] = [
+  ["SET statement_timeout = '59s'", "SHOW statement_timeout"],
+  ["set session lock_timeout to '59s'", "SHOW lock_timeout"],
+  ["/* c */ SET statement_timeout='8s'; SET lock_timeout=1000", "SHOW lock_timeout"],
+  ["-- c\n  SET work_mem = '5MB'", "SHOW work_mem"],
+  ["SET search_path = elsewhere", "SHOW search_path"],
+  ["SET SCHEMA 'elsewhere'", "SHOW search_path"],
+  ["SET ROLE other", "SELECT current_user"],
+  ["SET SESSION ROLE other", "SELECT current_user"],
+  ["SET SESSION AUTHORIZATION other", "SELECT session_user"],
+  ["SET SESSION SESSION AUTHORIZATION other", "SELECT session_user"],
+  ["SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "SHOW transaction_read_only"],
+  [
+    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+    "SHOW transaction_isolation",
+  ],
+  ["SET my.own = 'mine'", "SELECT nullif(current_setting('my.own', true), '')"],
+  ["SELECT set_config('statement_timeout', '59s', false)", "SHOW statement_timeout"],
+  ["SELECT pg_catalog.set_config('search_path', '', false)", "SHOW search_path"],
+  ["select \"set_config\"('work_mem', '5MB', 1 > 2)", "SHOW work_mem"],
+  ["SELECT set_config('work_mem', '5MB', x) FROM (VALUES (false)) v(x)", "SHOW work_mem"],
+  ["DO $$ BEGIN PERFORM set_config('work_mem', '5MB', false); END $$", "SHOW work_mem"],
+  ["DO $$ BEGIN SET work_mem = '5MB'; END $$", "SHOW work_mem"],
+  ["SET XML OPTION DOCUMENT", "SHOW xmloption"],
+  ["SET LOCAL work_mem = '6MB'; SET work_mem = '5MB'", "SHOW work_mem"],
+  ["SET TimeZone = 'UTC'; SET work_mem = '5MB'", "SHOW work_mem"],
+  ["SET work_mem = '5MB'; SET TimeZone = 'UTC'", "SHOW work_mem"],
+  ["BEGIN; SET work_mem = '5MB'; COMMIT", "SHOW work_mem"],
+  ["SELECT 1; SET work_mem = '5MB'; SELECT 1", "SHOW work_mem"],
+  ["LOAD 'plpgsql'; SET work_mem = '5MB'", "SHOW work_mem"],
+];
+
+/** Ways to run one statement, each a transaction of its own. */
+const forms: [string, (client: RawClient, sql: string) => Promise<unknown>][] = [
+  ["alone", (client, sql) => client.query(sql)],
+  ["in a transaction", async (client, sql) => {
+    await client.query("BEGIN");
+    await client.query(sql);
+    await client.query("COMMIT");
+  }],
+  ["in the extended protocol", async (client, sql) => {
+    const replies = await ask(client, cycle(sql));
+    assert.match(replies, /^1 2 (D.* )?C"[A-Z ]+( \d+)?" (S.* )?Z\(I\)$/);
+  }],
+  ["prepared before", async (client, sql) => {
+    assert.is(await ask(client, [f.P("s", sql), f.S()]), "1 Z(I)");
+    await client.query("SELECT 1");
+    assert.match(await ask(client, [f.B("", "s"), f.E(), f.S()]), /^2 (D.* )?C".*Z\(I\)$/);
+    await ask(client, [f.C("S", "s"), f.S()]);
+  }],
+  ["in one write with the whole transaction", async (client, sql) => {
+    client.send(f.Q("BEGIN"), f.Q(sql), f.Q("COMMIT"));
+    assert.match(await client.replies(3), /^C"BEGIN" Z\(T\) .*Z\(I\)$/);
+  }],
+];
+
+test("a setting that is not reported ends with its transaction", async () => {
+  // A statement_timeout or a role that one client had set was found by whoever had the server next.
+  const other = await open(pooler);
+  const defaults = new Map<string, string>();
+  for (const [, look] of settings) defaults.set(look, await ask(other, [f.Q(look)]));
+  for (const [form, run] of forms) {
+    const client = await open(pooler);
+    for (const [sql, look] of settings) {
+      const compound = /;(?! END)/.test(sql.replace(/;\s*END \$\$$/, ""));
+      if (compound && form !== "alone") continue;
+      await run(client, sql);
+      assert.is(
+        await ask(other, [f.Q(look)]),
+        defaults.get(look),
+        `${sql}, ${form}, another client`,
+      );
+      await run(client, sql);
+      assert.is(await ask(client, [f.Q(look)]), defaults.get(look), `${sql}, ${form}, its client`);
+    }
+    assert.is(await residueOf(other), cleanFor("postgres"));
+    await client.end();
+  }
+  await other.end();
+});
+
+test("inside its transaction a setting holds as long as PostgreSQL says", async () => {
+  const steps = [
+    ["BEGIN", "SET work_mem = '5MB'", "SHOW work_mem", "ROLLBACK"],
+    [
+      "BEGIN",
+      "SET ROLE other",
+      "SELECT current_user",
+      "RESET ROLE",
+      "SELECT current_user",
+      "COMMIT",
+    ],
+    ["BEGIN", "SAVEPOINT s", "SET work_mem = '5MB'", "ROLLBACK TO s", "SHOW work_mem", "COMMIT"],
+    ["BEGIN", "SET LOCAL work_mem = '5MB'", "SHOW work_mem", "COMMIT"],
+    ["BEGIN", "SET LOCAL ROLE other", "SELECT current_user", "COMMIT", "SELECT current_user"],
+    ["BEGIN", "SELECT set_config('work_mem', '5MB', true)", "SHOW work_mem", "COMMIT"],
+    ["BEGIN", "SELECT set_config('work_mem', '5MB', false)", "SHOW work_mem", "ROLLBACK"],
+    [
+      "BEGIN",
+      "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+      "SHOW transaction_isolation",
+      "COMMIT",
+    ],
+    ["SHOW transaction_isolation", "SHOW work_mem", "SELECT current_user, session_user"],
+    ["BEGIN", "SET work_mem = 'nonsense'", "SHOW work_mem", "ROLLBACK"],
+    ["SET work_mem = 'nonsense'", "SHOW work_mem"],
+    ["BEGIN", "CREATE TEMP TABLE t (i int) ON COMMIT DROP", "INSERT INTO t VALUES (1)", "COMMIT"],
+    ["BEGIN", "PREPARE p AS SELECT 1", "EXECUTE p", "DEALLOCATE p", "EXECUTE p", "ROLLBACK"],
+    ["BEGIN", "DECLARE c CURSOR FOR SELECT 1", "FETCH c", "COMMIT"],
+    [
+      "BEGIN",
+      "CREATE TEMP TABLE t AS SELECT 1 AS i",
+      "SELECT * FROM t",
+      "ROLLBACK",
+      "SELECT * FROM t",
+    ],
+  ];
+  const twin = await Twin.login(pooler, postgres);
+  for (const step of steps) {
+    for (const sql of step) await twin.same([f.Q(sql)]);
+    for (const sql of step) {
+      if (/nonsense|EXECUTE|SELECT \* FROM t/.test(sql)) continue;
+      await twin.same(cycle(sql));
+    }
+    await twin.same([f.Q("ROLLBACK")]);
+  }
+  await twin.end();
+});
+
+test("the time zone follows its client through transactions and savepoints, and no other", async () => {
+  // A pooler that noted a SET when it saw it kept what was rolled back; one that noted SET LOCAL made it last.
+  const other = await open(pooler);
+  const twin = await Twin.login(pooler, postgres);
+  const steps = [
+    ["BEGIN", "SET TimeZone='Asia/Tokyo'", "ROLLBACK"],
+    ["BEGIN", "SAVEPOINT s", "SET TimeZone='Asia/Tokyo'", "ROLLBACK TO s", "COMMIT"],
+    ["BEGIN", "SET LOCAL TimeZone='Asia/Tokyo'", "COMMIT"],
+    ["BEGIN", "SELECT 1", "SET TimeZone='Asia/Tokyo'", "COMMIT"],
+    ["SELECT set_config('TimeZone', 'UTC', false)"],
+    ["SELECT set_config('TimeZone', 'Europe/Rome', true)"],
+    ["SELECT set_config('TimeZone', NULL, false)"],
+    ["BEGIN", "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "COMMIT"],
+    ["SET TimeZone='nonsense'"],
+    ["BEGIN", "SET TimeZone='nonsense'", "COMMIT"],
+    ["BEGIN", "SET TimeZone='Asia/Tokyo'", "SET statement_timeout='7s'", "COMMIT"],
+  ];
+  for (const step of steps) {
+    for (const sql of step) await twin.same([f.Q(sql)]);
+    const what = step.join("; ");
+    assert.equal(await other.query("SHOW TimeZone"), [["UTC"]], what);
+    assert.equal(await other.query("SHOW statement_timeout"), [["0"]], what);
+    await twin.same([f.Q("SHOW TimeZone")]);
+  }
+  const asked = [...cycle("SET TimeZone='nonsense'"), ...cycle("SHOW TimeZone")];
+  await twin.same(asked, 2);
+  await twin.end();
+  await other.end();
+});
+
+test("a reset between transactions leaves the settings of logins as they are", async () => {
+  // The pooler's own reset takes what PostgreSQL reports back to the server's defaults as well.
+  const as = (name: string, zone: string) => ({
+    ...login,
+    parameters: { application_name: name, TimeZone: zone, client_encoding: "LATIN1" },
+  });
+  const clients = [
+    await open(pooler, as("one", "Asia/Tokyo")),
+    await open(pooler, as("two", "Europe/Rome")),
+    await open(pooler),
+  ];
+  const wanted = [["one", "Asia/Tokyo", "LATIN1"], ["two", "Europe/Rome", "LATIN1"], [
+    "",
+    "UTC",
+    "UTF8",
+  ]];
+  for (const sql of ["SET work_mem = '5MB'", "CREATE TEMP TABLE t (i int)", "SET ROLE other"]) {
+    for (let round = 0; round < 3; round++) {
+      for (const [at, client] of clients.entries()) {
+        const seen = [];
+        for (const name of ["application_name", "TimeZone", "client_encoding"]) {
+          seen.push((await client.query(`SHOW ${name}`))[0]![0]);
+        }
+        assert.equal(seen, wanted[at], sql);
+        await client.query(sql);
+      }
+    }
+  }
+  for (const client of clients) await client.end();
+});
+
+test("what leaves nothing behind costs nothing", async () => {
+  const client = await open(pooler);
+  const other = await open(pooler);
+  const backend = await backendOf(client);
+  const free = [
+    ["SELECT 1"],
+    ["BEGIN", "SET LOCAL work_mem = '5MB'", "COMMIT"],
+    ["BEGIN", "set local role other", "COMMIT"],
+    ["BEGIN", "SET TRANSACTION READ ONLY", "COMMIT"],
+    ["BEGIN", "SET CONSTRAINTS ALL DEFERRED", "COMMIT"],
+    ["BEGIN", "SELECT set_config('work_mem', '5MB', true)", "COMMIT"],
+    ["SELECT pg_catalog.set_config('work_mem', '5MB', TRUE)"],
+    ["SET TimeZone = 'Asia/Tokyo'"],
+    ["SET TimeZone = 'UTC'"],
+    ["SET application_name = 'a'"],
+    ["RESET application_name"],
+    ["BEGIN", "DECLARE c CURSOR FOR SELECT 1", "FETCH c", "COMMIT"],
+    ["SELECT pg_advisory_xact_lock(1)"],
+    ["SELECT pg_try_advisory_xact_lock(1)"],
+    ["BEGIN", "SELECT pg_advisory_xact_lock_shared(1)", "COMMIT"],
+    ["SELECT 'SET work_mem = 1; PREPARE p; CREATE TEMP TABLE x; set_config'"],
+    ["SELECT 1 -- CREATE TEMP TABLE t"],
+    ["NOTIFY nobody"],
+    ["SELECT 1/0"],
+  ];
+  const before = [
+    'T D("UTC") C"SHOW" Z(I)',
+    'T D("") C"SHOW" Z(I)',
+  ];
+  for (const sql of free) {
+    const seen = await statementsDuring(postgres, backend, async () => {
+      for (const each of sql) await ask(client, [f.Q(each)]);
+      await ask(client, [f.Q("SELECT 'next'")]);
+    });
+    assert.equal(seen, [...sql, "SELECT 'next'"]);
+    // The reported ones go back, so that they are changes again.
+    await client.query("SET TimeZone = 'UTC'");
+    await client.query("SET application_name = ''");
+    const extended = await statementsDuring(postgres, backend, async () => {
+      for (const each of sql) await ask(client, cycle(each));
+    });
+    assert.equal(extended, sql);
+  }
+  assert.is(await ask(other, [f.Q("SHOW TimeZone")]), before[0]);
+  assert.is(await ask(other, [f.Q("SHOW application_name")]), before[1]);
+  await client.end();
+  await other.end();
+});
+
+test("a reported setting that has the value already costs nothing", async () => {
+  // Drivers set these each time they take a connection from their pool; PostgreSQL reports no change.
+  const client = await open(pooler);
+  const backend = await backendOf(client);
+  const sets = [
+    "SET client_encoding = 'UTF8'",
+    "SET NAMES 'UTF8'",
+    "SET TimeZone = 'UTC'",
+    "SET TIME ZONE 'UTC'",
+    "set session datestyle to 'ISO'",
+    "SET application_name = ''",
+    'SET "standard_conforming_strings" = on',
+    "SET IntervalStyle = 'postgres'; SELECT 1",
+  ];
+  for (const sql of sets) {
+    const seen = await statementsDuring(postgres, backend, async () => {
+      for (let i = 0; i < 3; i++) await client.query(sql);
+    });
+    assert.equal(seen, [sql, sql, sql]);
+  }
+  await client.end();
+});
+
+test("a reset is run once for a transaction that needs it, and for no other", async () => {
+  const client = await open(pooler);
+  const backend = await backendOf(client);
+  for (const sql of ["SET work_mem = '5MB'", "CREATE TEMP TABLE t (i int)"]) {
+    const seen = await statementsDuring(postgres, backend, async () => {
+      await client.query("BEGIN");
+      await client.query(sql);
+      await client.query("SELECT 1");
+      await client.query("COMMIT");
+      for (let i = 0; i < 3; i++) await client.query("SELECT 2");
+    });
+    const rest = seen.filter((each) => each !== "SELECT 2");
+    assert.equal(rest.slice(0, 4), ["BEGIN", sql, "SELECT 1", "COMMIT"]);
+    assert.is(rest.length, 5, rest.join("\n"));
+  }
+  await client.end();
+});
+
+test("temporary tables, prepared statements and held cursors end with their transaction", async () => {
+  // They stuck to the server: another client read them, or found their names taken.
+  const client = await open(pooler);
+  const other = await open(pooler);
+  const things: [string, string, string][] = [
+    ["CREATE TEMP TABLE t AS SELECT 'secret'", "SELECT * FROM t", "E(42P01) Z(I)"],
+    ["create temporary table t (s text)", "SELECT * FROM t", "E(42P01) Z(I)"],
+    ["SELECT 'secret' INTO TEMP t", "SELECT * FROM t", "E(42P01) Z(I)"],
+    ["CREATE LOCAL TEMP TABLE t (s text)", "SELECT * FROM t", "E(42P01) Z(I)"],
+    ["CREATE TABLE pg_temp.t (s text)", "SELECT * FROM t", "E(42P01) Z(I)"],
+    ["CREATE TEMP VIEW t AS SELECT 1", "SELECT * FROM t", "E(42P01) Z(I)"],
+    ["CREATE TEMP SEQUENCE t", "SELECT nextval('t')", "E(42P01) Z(I)"],
+    ["PREPARE q AS SELECT 'secret'", "EXECUTE q", "E(26000) Z(I)"],
+    ["DECLARE c CURSOR WITH HOLD FOR SELECT 'secret'", "FETCH c", "E(34000) Z(I)"],
+    ["declare c insensitive cursor with hold for select 'secret'", "FETCH c", "E(34000) Z(I)"],
+  ];
+  for (const [make, use, gone] of things) {
+    for (const [form, run] of forms) {
+      const what = `${make}, ${form}`;
+      await run(client, make);
+      assert.is(await ask(other, [f.Q(use)]), gone, `${what}, another client`);
+      await run(client, make);
+      assert.is(await ask(client, [f.Q(use)]), gone, `${what}, its client`);
+      // The name is free.
+      await run(other, make);
+    }
+  }
+  assert.is(await residueOf(other), cleanFor("postgres"));
+  await client.end();
+  await other.end();
+});
+
+test("PREPARE of one client is never run by another's EXECUTE", async () => {
+  const [a, b] = [await open(pooler), await open(pooler)];
+  for (const [client, name] of [[a, "A"], [b, "B"]] as const) {
+    await client.query(`PREPARE q AS SELECT '${name}'`);
+  }
+  assert.is(await ask(a, [f.Q("EXECUTE q")]), "E(26000) Z(I)");
+  assert.is(await ask(b, [f.Q("EXECUTE q")]), "E(26000) Z(I)");
+  for (const sql of ["BEGIN", "PREPARE z AS SELECT 'Z'", "COMMIT"]) await a.query(sql);
+  const c = await open(pooler);
+  assert.is(await ask(c, [f.Q("SELECT 'C'")]), 'T D("C") C"SELECT 1" Z(I)');
+  await a.query("PREPARE q AS SELECT 'A'");
+  await a.end();
+  const d = await open(pooler);
+  assert.is(await ask(d, [f.Q("EXECUTE q")]), "E(26000) Z(I)");
+  for (let i = 0; i < 300; i++) await d.query(`PREPARE q AS SELECT ${i}, '${"x".repeat(500)}'`);
+  assert.equal(await d.query("SELECT count(*) FROM pg_prepared_statements"), [["0"]]);
+  for (const client of [b, c, d]) await client.end();
+});
+
+test("statements of the protocol outlast the resets of others", async () => {
+  // A reset drops what the pooler has prepared on the server for everybody.
+  await inParallel(upTo(6), 6, async (number) => {
+    const client = await open(two);
+    const own = `SELECT ${number}, $1::text`;
+    assert.is(await ask(client, [f.P("own", own), f.S()]), "1 Z(I)");
+    const dirt = [
+      "CREATE TEMP TABLE t (i int)",
+      "SET work_mem = '5MB'",
+      "PREPARE q AS SELECT 1",
+      "SET ROLE other",
+      "SELECT 1",
+      "DISCARD ALL",
+    ];
+    for (const round of upTo(40)) {
+      const parts = [f.B("", "own", [String(round)]), f.E(), f.S()];
+      const row = `2 D("${number}","${round}") C"SELECT 1" Z(I)`;
+      assert.is(await ask(client, parts), row);
+      const sql = dirt[(number + round) % dirt.length]!;
+      if (sql === "DISCARD ALL") {
+        await client.query(sql);
+        assert.is(await ask(client, [f.P("own", own), f.S()]), "1 Z(I)");
+      } else if (round % 2 === 0) {
+        // In one write: the second comes while the first is not answered.
+        client.send(f.Q(sql), ...parts);
+        const replies = await client.replies(2, { values: true });
+        assert.ok(replies.endsWith(row), `${sql}: ${replies}`);
+      } else await client.query(sql);
+    }
+    await client.end();
+  });
+});
+
+// --- advisory locks
+
+/** Whether nobody has an advisory lock. */
+async function allFree(): Promise<boolean> {
+  const rows = await postgres.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'");
+  return rows.length === 0;
+}
+
+test("an advisory lock keeps its server until it is unlocked", async () => {
+  // It was unlocked on another server, which has no such lock, and stayed on the first one for hours.
+  const client = await open(two);
+  const other = await open(two);
+  await client.query("SELECT pg_advisory_lock(999)");
+  const backend = await backendOf(client);
+  for (let round = 0; round < 5; round++) {
+    await other.query("BEGIN");
+    assert.is.not(await backendOf(other), backend);
+    await other.query("COMMIT");
+    assert.is(await backendOf(client), backend);
+    assert.equal(await other.query("SELECT pg_try_advisory_lock(999)"), [["f"]]);
+  }
+  assert.equal(await client.query("SELECT pg_advisory_unlock(999)"), [["t"]]);
+  assert.ok(await allFree());
+  await client.end();
+  await other.end();
+});
+
+/** Takes session locks of key 7, in the ways there are, and gives them all back. */
+const locks: [string, string[], string[]][] = [
+  ["plain", ["SELECT pg_advisory_lock(7)"], ["SELECT pg_advisory_unlock(7)"]],
+  ["tried", ["SELECT pg_try_advisory_lock(7)"], ["SELECT pg_advisory_unlock(7)"]],
+  ["with two keys", ["SELECT pg_advisory_lock(0, 7)"], ["SELECT pg_advisory_unlock(0, 7)"]],
+  ["shared", ["SELECT pg_advisory_lock_shared(7)"], ["SELECT pg_advisory_unlock_shared(7)"]],
+  ["twice", ["SELECT pg_advisory_lock(7)", "SELECT pg_advisory_lock(7)"], [
+    "SELECT pg_advisory_unlock(7)",
+    "SELECT pg_advisory_unlock(7)",
+  ]],
+  ["two of them", ["SELECT pg_advisory_lock(7), pg_advisory_lock(8)"], [
+    "SELECT pg_advisory_unlock(8)",
+    "SELECT pg_advisory_unlock(7)",
+  ]],
+  ["unlocked all at once", ["SELECT pg_advisory_lock(7), pg_advisory_lock(8)"], [
+    "SELECT pg_advisory_unlock_all()",
+  ]],
+  ["discarded", ["SELECT pg_advisory_lock(7)"], ["DISCARD ALL"]],
+  ["in a transaction", ["BEGIN", "SELECT pg_advisory_lock(7)", "COMMIT"], [
+    "SELECT pg_advisory_unlock(7)",
+  ]],
+  ["in a transaction that is rolled back", ["BEGIN", "SELECT pg_advisory_lock(7)", "ROLLBACK"], [
+    "SELECT pg_advisory_unlock(7)",
+  ]],
+  ["in a transaction that fails", ["BEGIN", "SELECT pg_advisory_lock(7)", "SELECT 1/0", "COMMIT"], [
+    "SELECT pg_advisory_unlock(8)",
+    "SELECT pg_advisory_unlock(7)",
+  ]],
+  ["in a block of code", ["DO $$ BEGIN PERFORM pg_advisory_lock(7); END $$"], [
+    "DO $$ BEGIN PERFORM pg_advisory_unlock(7); END $$",
+  ]],
+  ["by another spelling", ['select PG_CATALOG."pg_advisory_lock" ( 7 )'], [
+    "SELECT pg_catalog . pg_advisory_unlock(7)",
+  ]],
+  ["among other statements", ["SELECT 1; SELECT pg_advisory_lock(7); SELECT 2"], [
+    "SELECT 1; SELECT pg_advisory_unlock(7); SELECT 2",
+  ]],
+];
+
+test("every way to take a lock keeps the server, and every way to give it back frees it", async () => {
+  const problems: string[] = [];
+  for (const form of ["simple", "extended"]) {
+    for (const [what, take, give] of locks) {
+      if (form === "extended" && take.some((sql) => /SELECT 1; /.test(sql))) continue;
+      const client = await open(pooler);
+      const run = (sql: string) => ask(client, form === "extended" ? cycle(sql) : [f.Q(sql)]);
+      for (const sql of take) await run(sql);
+      const other = await open(pooler);
+      const backend = await backendOf(client);
+      other.send(f.Q("SELECT pg_backend_pid()"));
+      await waiting(pooler, 1);
+      for (const sql of give.slice(0, -1)) {
+        await run(sql);
+        await run("SELECT 1");
+      }
+      if (other.unread > 0) problems.push(`${what}, ${form}: the server goes too early`);
+      if (await allFree()) problems.push(`${what}, ${form}: the lock is gone too early`);
+      await run(give.at(-1)!);
+      if (!await allFree()) problems.push(`${what}, ${form}: the lock is not free`);
+      const row = `T D("${backend}") C"SELECT 1" Z(I)`;
+      const replies = await other.replies(1, { values: true, timeoutMs: 2_000 })
+        .catch((error) => String(error.message));
+      if (replies !== row) problems.push(`${what}, ${form}: the other reads ${replies}`);
+      else if (await residueOf(other) !== cleanFor("postgres")) {
+        problems.push(`${what}, ${form}: something is left`);
+      }
+      other.close();
+      await client.end();
+      await waiting(pooler, 0);
+    }
+  }
+  assert.equal(problems, []);
+});
+
+test("a lock that is not got keeps no server", async () => {
+  const holder = await open(postgres);
+  await holder.query("SELECT pg_advisory_lock(7)");
+  const client = await open(pooler);
+  const other = await open(pooler);
+  for (let round = 0; round < 3; round++) {
+    assert.equal(await client.query("SELECT pg_try_advisory_lock(7)"), [["f"]]);
+    assert.equal(await other.query("SELECT 1"), [["1"]]);
+    assert.match(
+      await ask(client, [f.Q("SELECT pg_advisory_lock(8), 1/0 ")]),
+      /E\(22012\) Z\(I\)$/,
+    );
+    await client.query("SELECT pg_advisory_unlock_all()");
+    assert.equal(await other.query("SELECT 1"), [["1"]]);
+  }
+  await client.end();
+  await other.end();
+  await holder.end();
+});
+
+test("a statement that takes a lock may be prepared long before", async () => {
+  // The text is seen when the statement is prepared; the lock is taken when it runs, on a server
+  // that may be another one.
+  const client = await open(two);
+  const other = await open(two);
+  const prepared = [
+    f.P("lock", "SELECT pg_advisory_lock($1)"),
+    f.P("unlock", "SELECT pg_advisory_unlock($1)"),
+    f.P("set", "SELECT set_config($1, $2, $3)"),
+    f.S(),
+  ];
+  assert.is(await ask(client, prepared), "1 1 1 Z(I)");
+  for (let round = 0; round < 6; round++) {
+    await other.query("BEGIN");
+    await ask(client, [f.B("", "lock", ["55"]), f.E(), f.S()]);
+    const backend = await backendOf(client);
+    await other.query("COMMIT");
+    for (let i = 0; i < 4; i++) {
+      assert.is(await backendOf(client), backend);
+      assert.is.not(await backendOf(other), backend);
+    }
+    assert.is(
+      await ask(client, [f.B("", "unlock", ["55"]), f.E(), f.S()]),
+      '2 D("t") C"SELECT 1" Z(I)',
+    );
+    assert.ok(await allFree());
+    for (const local of ["false", "true"]) {
+      await ask(client, [f.B("", "set", ["work_mem", "5MB", local]), f.E(), f.S()]);
+      for (let i = 0; i < 2; i++) {
+        assert.equal(await other.query("SHOW work_mem"), [["4MB"]]);
+        assert.equal(await client.query("SHOW work_mem"), [["4MB"]]);
+      }
+    }
+  }
+  await client.end();
+  await other.end();
+});
+
+test("the lock of a client that leaves is free at once, on a clean server", async () => {
+  for (const [way, leave] of departures) {
+    for (const moment of ["between transactions", "in a transaction", "in a query"]) {
+      if (way === "with Terminate" && moment === "in a query") continue;
+      const client = await open(pooler);
+      await client.query("SELECT pg_advisory_lock(7)");
+      const backend = await backendOf(client);
+      if (moment === "in a transaction") await client.query("BEGIN; SET work_mem = '5MB'");
+      if (moment === "in a query") {
+        client.send(f.Q("SELECT pg_sleep(300)"));
+        await backendsWhere(postgres, 1, "wait_event = 'PgSleep'");
+      }
+      const other = await open(pooler);
+      other.send(f.Q("SELECT pg_backend_pid()"));
+      await waiting(pooler, 1);
+      leave(client);
+      const row = `T D("${backend}") C"SELECT 1" Z(I)`;
+      assert.is(await other.replies(1, { values: true }), row, `${way} ${moment}`);
+      assert.ok(await allFree(), `${way} ${moment}`);
+      assert.is(await residueOf(other), cleanFor("postgres"));
+      client.close();
+      await other.end();
+    }
+  }
+});
+
+test("the lock of a client that is killed is free within a second", async () => {
+  const psql = await ManagedProcess.launch({
+    command: [
+      ...["psql", "-X", "-h", two.host, "-p", String(two.port), "-U", "postgres", "-d", "postgres"],
+      ...["-c", "SELECT pg_advisory_lock(999)", "-c", "SELECT pg_sleep(300)"],
+    ],
+  });
+  await backendsWhere(postgres, 1, "wait_event = 'PgSleep'");
+  assert.not.ok(await allFree());
+  process.kill(psql.pid, "SIGKILL");
+  await psql.ended();
+  await until("the lock to be free", allFree, 1_000, 20);
+});
+
+test("the poolers and their servers are well after all this", async () => {
+  for (const each of [pooler, two]) await nothingHangs(each, postgres);
+});
+
+test.run();
