@@ -36,6 +36,7 @@ export class ServiceProcess {
   #end: string | null = null;
   /** The last words, while it ends; what is to happen when it does not stop, before. */
   #timer: NodeJS.Timeout | null = null;
+  #quitting = false;
   #over = false;
 
   /** Throws a StartFailure, or returns null when `onFailure` is about to be called. */
@@ -86,15 +87,19 @@ export class ServiceProcess {
     return this.running && signalProcess(this.pid, name);
   }
 
-  /** SIGTERM; `onLate` when it still runs after `delayMs` (null: it may take for ever). */
+  /**
+   * SIGTERM; `onLate` when it still runs after `delayMs` (null: it may take for ever). One that was told to quit
+   * is not asked, and gets no more time.
+   */
   stop(delayMs: number | null, onLate: () => void): void {
-    if (!this.signal("SIGTERM")) return;
+    if (this.#quitting || !this.signal("SIGTERM")) return;
     if (delayMs !== null) this.#after(delayMs, onLate);
   }
 
   /** SIGQUIT, and SIGKILL when that has not ended it after `delayMs`; `onKill` is told before. */
   quit(delayMs: number, onKill: () => void): void {
     if (!this.signal("SIGQUIT")) return;
+    this.#quitting = true;
     this.#after(delayMs, () => {
       onKill();
       this.signal("SIGKILL");

@@ -136,6 +136,22 @@ test("heard() keeps a worker; one that is silent for long is ended and another t
     },
   ));
 
+// A host that was asked to stop while it ended a hung worker waited for that one as long as others may drain.
+test("drain() gives no more time to a worker that is being ended", () =>
+  withRig(
+    new Rig({}, { times: { readyMs: 20_000, drainMs: 60_000, quitMs: 1000, silentMs: 300 } }),
+    async (rig) => {
+      await rig.fleet.start();
+      const workers = rig.workers();
+      for (const { pid } of workers) process.kill(pid, "SIGSTOP");
+      await until("both to be ended", () => rig.log.join("").match(/ending it/g)?.length === 2);
+      let drained = false;
+      void rig.fleet.drain().then(() => drained = true);
+      await until("the end", () => drained);
+      assert.match(rig.log.join(""), /worker 1 does not end, killing it/);
+    },
+  ));
+
 // A supervisor that was stopped for longer than that, or blocked by a log nobody read, took every worker for
 // hung when it went on: it had heard none of them meanwhile.
 test("silence counts only while the supervisor itself runs", () =>
