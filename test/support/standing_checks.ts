@@ -272,6 +272,10 @@ export async function standingChecks(
   await warmUp(pooler, login, sql);
   const bystander = await RawClient.login(pooler, login);
   await bystander.query(sql);
+  // A server that logs in for a client that found none is on its way to being one of the idle ones.
+  await until("logins of servers to end", async () => {
+    return counters(await pooler.console("SHOW POOLS")).includes("sv_login=0");
+  });
   const processes = processesOf(pooler);
   const pids = [...processes.keys()];
   const baseline: Baseline = {

@@ -13,10 +13,7 @@ needs("postgresql", "python3-psycopg");
 
 const LAST_S = 60;
 
-const sides = await startSides({
-  setup: `CREATE TABLE mine (tag text, n int, PRIMARY KEY (tag, n));
-    CREATE TABLE copied (tag text, n int, body text);`,
-});
+const sides = await startSides();
 const tests = suite("drivers together");
 
 interface Work {
@@ -35,7 +32,7 @@ async function nodePostgres({ side, goesOn }: Work, index: number): Promise<void
       host: side.host,
       port: side.port,
       user: "postgres",
-      database: "postgres",
+      database: side.database,
     });
     client.on("error", () => {});
     await client.connect();
@@ -60,7 +57,7 @@ async function postgresJs({ side, goesOn }: Work): Promise<void> {
     host: side.host,
     port: side.port,
     user: "postgres",
-    database: "postgres",
+    database: side.database,
     max: 6,
     max_lifetime: 2,
   });

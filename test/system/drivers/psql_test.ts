@@ -15,10 +15,7 @@ needs("postgresql");
 const AT_ONCE = 8;
 
 const version = Number(/\d+/.exec((await run(["psql", "--version"])).stdout)?.[0]);
-const sides = await startSides({
-  setup: `CREATE TABLE mine (tag text, n int, PRIMARY KEY (tag, n));
-    CREATE TABLE copied (tag text, n int, body text);`,
-});
+const sides = await startSides();
 const tests = suite("psql");
 const dir = tempDir("psql");
 

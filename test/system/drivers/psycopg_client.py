@@ -1,5 +1,5 @@
 # One step of the psycopg test: 20 clients in threads, each with a tag of its own, checking every value they read.
-#   psycopg_client.py <step> <host> <port> <prefix of the tags>
+#   psycopg_client.py <step> <host> <port> <database> <prefix of the tags>
 # Prints "done" and exits 0, or ends with a traceback; a step that hangs ends with the stacks of all threads.
 
 import faulthandler
@@ -14,12 +14,15 @@ CLIENTS = 20
 ROUNDS = 8
 STEP_SECONDS = 50
 
-step_name, host, port, prefix = sys.argv[1:5]
+step_name, host, port, database, prefix = sys.argv[1:6]
+# For steps in which clients wait for one another.
+pair = threading.Barrier(2, timeout=STEP_SECONDS)
+everybody = threading.Barrier(CLIENTS, timeout=STEP_SECONDS)
 
 
 def connect(**more):
     return psycopg.connect(
-        host=host, port=port, user="postgres", dbname="postgres", prepare_threshold=0, **more
+        host=host, port=port, user="postgres", dbname=database, prepare_threshold=0, **more
     )
 
 
@@ -44,6 +47,198 @@ def prepared(index, tag):
             fails(errors.DivisionByZero, lambda: conn.execute("SELECT %s / 0", (index,)))
 
 
+def deallocates(index, tag):
+    """More statements than the driver keeps: it deallocates the oldest by name, in a query of its own."""
+
+    def all_of_them(conn, n):
+        cursors = [conn.execute(f"SELECT '{tag}', %s::int + {k}", (n,)) for k in range(25)]
+        assert [cursor.fetchone() for cursor in cursors] == [(tag, n + k) for k in range(25)]
+
+    with connect(autocommit=True) as conn:
+        conn.prepared_max = 10
+        for n in range(2):
+            all_of_them(conn, n)
+            with conn.transaction():
+                all_of_them(conn, n)
+                fails(errors.DivisionByZero, lambda: savepoint(conn, "SELECT 1 / 0"))
+                all_of_them(conn, n)
+            with conn.pipeline():
+                all_of_them(conn, n)
+        # Of what it has deallocated nothing is left; of what it has not, it may use everything.
+        fails(errors.InvalidSqlStatementName, lambda: conn.execute("DEALLOCATE nobodys", prepare=False))
+        assert conn.execute("SELECT %s", (tag,)).fetchone() == (tag,)
+
+
+def savepoint(conn, query):
+    with conn.transaction():
+        conn.execute(query)
+
+
+def conflicts(index, tag):
+    """Deadlocks and serialization failures, which two of the clients provoke: a retry passes."""
+    with connect() as conn:
+        if index < 2:
+            for _ in range(3):
+                deadlock(conn, index)
+            return
+        conn.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+        done = 0
+        while done < 4:
+            try:
+                with conn.transaction():
+                    (n,) = conn.execute(
+                        "SELECT n FROM counted WHERE tag = %s", (f"{prefix} together",)
+                    ).fetchone()
+                    conn.execute(
+                        "UPDATE counted SET n = %s WHERE tag = %s", (n + 1, f"{prefix} together")
+                    )
+                done += 1
+            except errors.SerializationFailure:
+                pass
+
+
+outcomes = ["", ""]
+
+
+def deadlock(conn, index):
+    rows = [f"{prefix} {index}", f"{prefix} {1 - index}"]
+    add = "UPDATE counted SET n = n + 1 WHERE tag = %s"
+    try:
+        with conn.transaction():
+            conn.execute(add, rows[:1])
+            pair.wait()
+            conn.execute(add, rows[1:])
+        outcomes[index] = "passed"
+    except errors.DeadlockDetected:
+        with conn.transaction():
+            for row in rows:
+                conn.execute(add, (row,))
+        outcomes[index] = "passed later"
+    pair.wait()
+    assert sorted(outcomes) == ["passed", "passed later"], outcomes
+    pair.wait()
+
+
+def before_conflicts(conn):
+    rows = [(f"{prefix} {name}",) for name in ("0", "1", "together")]
+    conn.cursor().executemany("INSERT INTO counted VALUES (%s, 0)", rows)
+
+
+def after_conflicts(conn):
+    rows = conn.execute("SELECT n FROM counted WHERE tag LIKE %s ORDER BY tag", (f"{prefix} %",))
+    assert rows.fetchall() == [(6,), (6,), (4 * (CLIENTS - 2),)]
+
+
+def timeouts(index, tag):
+    """A timeout that is set for one transaction ends a statement of that transaction only."""
+    with connect() as conn:
+        for n in range(2):
+            with conn.transaction():
+                if index % 4 == 0:
+                    conn.execute("SET LOCAL statement_timeout = 100")
+                    fails(errors.QueryCanceled, lambda: savepoint(conn, "SELECT pg_sleep(300)"))
+                    conn.execute("SET LOCAL statement_timeout = 0")
+                else:
+                    conn.execute("SELECT pg_sleep(0.02)")
+                conn.execute("INSERT INTO mine VALUES (%s, %s)", (tag, n))
+            assert conn.execute("SHOW statement_timeout").fetchone() == ("0",)
+            rows = conn.execute("SELECT count(*) FROM mine WHERE tag = %s", (tag,))
+            assert rows.fetchone() == (n + 1,)
+            conn.commit()
+
+
+def settings(index, tag):
+    """Settings of the connection string hold for the client that gave them."""
+    wanted = (f"{60_001 + index}ms", f"schema_{index}")
+    options = f"-c statement_timeout={wanted[0]} -c search_path={wanted[1]}"
+    with connect(autocommit=True, options=options) as conn:
+        for _ in range(ROUNDS):
+            for name, value in zip(("statement_timeout", "search_path"), wanted):
+                row = conn.execute("SELECT current_setting(%s)", (name,)).fetchone()
+                assert row == (value,), row
+
+
+def session(index, tag):
+    """State of every kind lasts as long as the session, and the session begins without any."""
+    with connect(autocommit=True) as conn:
+        clean = ('"$user", public', None, 0, 0, 0, 0)
+        assert session_state(conn) == clean, session_state(conn)
+        (pid,) = conn.execute("SELECT pg_backend_pid()").fetchone()
+        conn.execute(f"SET search_path = schema_{index}, pg_temp")
+        conn.execute(f"CREATE TEMP TABLE own_things AS SELECT '{tag}' AS tag")
+        conn.execute(f"PREPARE same_for_all (int) AS SELECT '{tag}', $1 + {index}", prepare=False)
+        conn.execute(f"SELECT pg_advisory_lock({2000 + index})")
+        conn.execute(f"LISTEN channel_{index}")
+        with conn.cursor(name="held", withhold=True) as cursor:
+            cursor.itersize = 3
+            cursor.execute("SELECT %s::text, n FROM public.numbers", (tag,))
+            for n in range(10):
+                state = (f"schema_{index}, pg_temp", "own_things", 1, 1, 1, 1)
+                assert session_state(conn) == state, session_state(conn)
+                assert conn.execute("TABLE own_things").fetchall() == [(tag,)]
+                row = conn.execute(f"EXECUTE same_for_all({n})", prepare=False).fetchone()
+                assert row == (tag, n + index), row
+                assert cursor.fetchone() == (tag, n + 1)
+                assert conn.execute("SELECT pg_backend_pid()").fetchone() == (pid,)
+
+
+def session_state(conn):
+    return conn.execute(
+        "SELECT current_setting('search_path'), to_regclass('pg_temp.own_things')::text,"
+        " (SELECT count(*) FROM pg_prepared_statements WHERE from_sql),"
+        " (SELECT count(*) FROM pg_cursors WHERE is_holdable),"
+        " (SELECT count(*) FROM pg_listening_channels()),"
+        " (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())"
+    ).fetchone()
+
+
+def listens(index, tag):
+    """Everybody gets what is sent to its own channel and to all, in order, and nothing else."""
+    own, neighbour, common = (f"{prefix} {to}" for to in (index, (index + 1) % CLIENTS, "all"))
+    previous = (index - 1) % CLIENTS
+    got = []
+
+    with connect(autocommit=True) as conn:
+
+        def until_stopped():
+            """Reads what is left to read, up to a last message that one of the clients sends to all."""
+            everybody.wait()
+            if index == 0:
+                with connect(autocommit=True) as sender:
+                    sender.execute("SELECT pg_notify(%s, 'stop')", (common,))
+            for note in conn.notifies():
+                got.append((note.channel, note.payload))
+                if note.payload == "stop":
+                    return
+
+        # While a query runs the driver hands notifications to this one.
+        conn.add_notify_handler(lambda note: got.append((note.channel, note.payload)))
+        for channel in (own, common):
+            conn.execute(f'LISTEN "{channel}"')
+        everybody.wait()
+        for n in range(5):
+            conn.execute("SELECT pg_notify(%s, %s)", (neighbour, f"from {index}: {n}"))
+            assert conn.execute("SELECT %s", (tag,)).fetchone() == (tag,)
+        with conn.transaction():
+            conn.execute("SELECT pg_notify(%s, 'committed')", (neighbour,))
+        with conn.transaction(force_rollback=True):
+            conn.execute("SELECT pg_notify(%s, 'rolled back')", (neighbour,))
+        conn.execute("SELECT pg_notify(%s, %s)", (common, str(index)))
+        until_stopped()
+        expected = [f"from {previous}: {n}" for n in range(5)] + ["committed"]
+        assert [payload for channel, payload in got if channel == own] == expected, got
+        shared = [payload for channel, payload in got if channel == common]
+        assert sorted(shared) == sorted([*map(str, range(CLIENTS)), "stop"]), got
+        assert len(got) == len(expected) + len(shared), got
+
+        conn.execute(f'UNLISTEN "{own}"')
+        everybody.wait()
+        conn.execute("SELECT pg_notify(%s, 'too late')", (neighbour,))
+        got.clear()
+        until_stopped()
+        assert got == [(common, "stop")], got
+
+
 def transactions(index, tag):
     with connect() as conn:
         for n in range(ROUNDS):
@@ -66,7 +261,7 @@ def transactions(index, tag):
 
 def pipelines(index, tag):
     with connect(autocommit=True) as conn:
-        for n in range(ROUNDS):
+        for n in range(ROUNDS // 2):
             with conn.pipeline():
                 cursors = [
                     conn.execute(f"SELECT '{tag}', %s::int, {k}", (n,)) for k in range(20)
@@ -155,14 +350,14 @@ def copies(index, tag):
     with connect() as conn:
         cursor = conn.cursor()
         with cursor.copy("COPY copied FROM STDIN") as copy:
-            for n in range(600):
+            for n in range(300):
                 copy.write_row((tag, n, "x" * (n % 100)))
         conn.commit()
 
         def malformed():
             with cursor.copy("COPY copied FROM STDIN") as copy:
-                for n in range(600):
-                    copy.write_row((tag, "no number" if n == 500 else n, ""))
+                for n in range(300):
+                    copy.write_row((tag, "no number" if n == 250 else n, ""))
 
         fails(errors.InvalidTextRepresentation, malformed)
         conn.rollback()
@@ -177,7 +372,7 @@ def copies(index, tag):
         query = "COPY (SELECT tag, n FROM copied WHERE tag = %s ORDER BY n) TO STDOUT"
         with cursor.copy(query, (tag,)) as copy:
             copy.set_types(["text", "int4"])
-            assert list(copy.rows()) == [(tag, n) for n in range(600)]
+            assert list(copy.rows()) == [(tag, n) for n in range(300)]
 
         def half_read():
             with cursor.copy("COPY (SELECT n FROM generate_series(1, 60000) n) TO STDOUT") as copy:
@@ -213,18 +408,28 @@ def cancels(index, tag):
             assert conn.execute("SELECT %s", (tag,)).fetchone() == (tag,)
 
 
-steps = {
-    "prepared": prepared,
-    "transactions": transactions,
-    "pipelines": pipelines,
-    "cursors": cursors,
-    "copies": copies,
-    "cancels": cancels,
-}
+STEPS = (
+    *(prepared, deallocates, transactions, conflicts, pipelines, cursors, copies, cancels),
+    *(timeouts, settings, session, listens),
+)
+AROUND = {conflicts: (before_conflicts, after_conflicts)}
+
+
+def run(step):
+    before, after = AROUND.get(step, (None, None))
+    if before is not None:
+        with connect() as conn:
+            before(conn)
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        tags = [f"{prefix} {step_name} {index}" for index in range(CLIENTS)]
+        running = [pool.submit(step, index, tag) for index, tag in enumerate(tags)]
+        for each in running:
+            each.result()
+    if after is not None:
+        with connect() as conn:
+            after(conn)
+
 
 faulthandler.dump_traceback_later(STEP_SECONDS, exit=True)
-with ThreadPoolExecutor(CLIENTS) as pool:
-    running = [pool.submit(steps[step_name], n, f"{prefix} {step_name} {n}") for n in range(CLIENTS)]
-    for each in running:
-        each.result()
+run(next(step for step in STEPS if step.__name__ == step_name))
 print("done")

@@ -16,13 +16,24 @@ export const STEP_S = 40;
 /** Clients that share the servers. */
 export const CLIENTS = 20;
 
-const login = { user: "postgres", database: "postgres" };
+export type Mode = "transaction" | "session";
+
+/** The tables that drivers work on. */
+const TABLES = `CREATE TABLE mine (tag text, n int, PRIMARY KEY (tag, n));
+  CREATE TABLE copied (tag text, n int, body text);
+  CREATE TABLE counted (tag text PRIMARY KEY, n int);
+  CREATE TABLE numbers AS SELECT n FROM generate_series(1, 1000) n;`;
+
+/** A name of PostgreSQL's database `postgres` under which the pool mode is session. */
+export const IN_SESSION = "in_session";
 
 /** A pooler in front of the one PostgreSQL. */
 export interface Side {
   /** For the names of tests: "1 worker". */
   readonly name: string;
   readonly workers: number;
+  /** The database whose pool mode is that of the file. */
+  readonly database: string;
   readonly pooler: Pgweir;
   readonly postgres: Postgres;
   readonly host: string;
@@ -37,17 +48,23 @@ export interface Sides {
 }
 
 export interface SidesOptions {
+  /** Default: transaction, with two servers; session has one for each client and a few more. */
+  readonly mode?: Mode;
   readonly settings?: Readonly<Record<string, string | number>>;
   readonly postgres?: PostgresOptions;
-  /** SQL that is run before the poolers start. */
-  readonly setup?: string;
 }
 
 export async function startSides(options: SidesOptions = {}): Promise<Sides> {
-  const postgres = await startPostgres(options.postgres);
-  if (options.setup !== undefined) await postgres.query(options.setup);
+  const database = options.mode === "session" ? IN_SESSION : "postgres";
+  const postgres = await startPostgres({
+    ...options.postgres,
+    settings: { deadlock_timeout: "20ms", ...options.postgres?.settings },
+  });
+  await postgres.query(TABLES);
+  const target = `host=127.0.0.1 port=${postgres.port}`;
+  const inSession = `${target} dbname=postgres pool_mode=session pool_size=${CLIENTS + 4}`;
   const ini = {
-    databases: { "*": `host=127.0.0.1 port=${postgres.port}` },
+    databases: { [IN_SESSION]: inSession, "*": target },
     pgbouncer: {
       max_client_conn: 2000,
       default_pool_size: 2,
@@ -59,13 +76,14 @@ export async function startSides(options: SidesOptions = {}): Promise<Sides> {
   const side = async (workers: number): Promise<Side> => {
     const pooler = await startPgweir(workers === 1 ? { ini } : { ini, workers });
     const name = workers === 1 ? "1 worker" : `${workers} workers`;
-    return { name, workers, pooler, postgres, host: pooler.host, port: pooler.port };
+    return { name, workers, database, pooler, postgres, host: pooler.host, port: pooler.port };
   };
   const all = [await side(1), await side(4)];
   const checks = new Map<Side, StandingChecks>();
   // Code that runs hot is compiled while the tests run, and takes memory: growth is the soak test's subject.
   const limits = { residentGrowthBytes: 256 * 2 ** 20, idleMs: 0 };
   for (const each of all) {
+    const login = { user: "postgres", database };
     checks.set(each, await standingChecks(each.pooler, postgres, login, limits));
   }
   return {

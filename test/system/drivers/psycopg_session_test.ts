@@ -1,0 +1,21 @@
+// psycopg in session mode, one worker and four: all that works in transaction mode, with a server connection for each
+// client, and what only a session has.
+// limit: 300 s
+
+import { suite } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { psycopgSteps, STEPS } from "./psycopg_steps.ts";
+import { startSides } from "./support.ts";
+
+needs("python3-psycopg");
+
+const sides = await startSides({ mode: "session" });
+const tests = suite("psycopg in session mode");
+
+// The second session finds the servers of the first.
+for (const side of sides.all) {
+  psycopgSteps(tests, side, [...STEPS, "session", "session", "listens"]);
+}
+
+sides.check(tests);
+tests.run();
