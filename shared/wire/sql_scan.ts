@@ -50,9 +50,13 @@ export const SqlFlag = {
   prepares: 1 << 10,
   /** A statement begins with DO or CALL, and may do anything. */
   runsCode: 1 << 11,
+  /** As sets, but of a parameter that every PostgreSQL reports and every pooler tracks. */
+  setsReported: 1 << 12,
+  /** A SET, of whatever, goes back to the default. */
+  setsDefault: 1 << 13,
 } as const;
 
-const everyFlag = (1 << 12) - 1;
+const everyFlag = (1 << 14) - 1;
 
 // Beside the flags, and dropped at the end of a statement:
 /** The statement may make something in the schema pg_temp. */
@@ -88,6 +92,7 @@ const CONSTRAINTS = word("constraints");
 const CREATE = word("create");
 const DEALLOCATE = word("deallocate");
 const DECLARE = word("declare");
+const DEFAULT = word("default");
 const DISCARD = word("discard");
 const DO = word("do");
 const DROP = word("drop");
@@ -105,10 +110,12 @@ const OR = word("or");
 const PREPARE = word("prepare");
 const REPLACE = word("replace");
 const RESET = word("reset");
+const SESSION = word("session");
 const SET = word("set");
 const T = word("t");
 const TEMP = word("temp");
 const TEMPORARY = word("temporary");
+const TIME = word("time");
 const TRANSACTION = word("transaction");
 const TRUE = word("true");
 const UESCAPE = word("uescape");
@@ -125,6 +132,16 @@ const lockNames = [
   "pg_advisory_lock_shared",
   "pg_try_advisory_lock",
   "pg_try_advisory_lock_shared",
+].map(word);
+/** NAMES is client_encoding, TIME begins TIME ZONE. */
+const reportedNames = [
+  "application_name",
+  "client_encoding",
+  "datestyle",
+  "names",
+  "standard_conforming_strings",
+  "time",
+  "timezone",
 ].map(word);
 const unlockNames = [
   "pg_advisory_unlock",
@@ -321,7 +338,9 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
     case 0x72: // r
       return same(bytes, at, end, RESET) ? SqlFlag.resets : 0;
     case 0x73: // s
-      return same(bytes, at, end, SET) && !setsLocally(bytes, end, to) ? SqlFlag.sets : 0;
+      return same(bytes, at, end, SET) && !setsLocally(bytes, end, to)
+        ? settingFlags(bytes, end, to)
+        : 0;
     case 0x75: // u
       if (same(bytes, at, end, UPDATE)) return updates;
       return same(bytes, at, end, UNLISTEN) ? SqlFlag.unlistens : 0;
@@ -383,6 +402,43 @@ function setsLocally(bytes: Uint8Array, at: number, to: number): boolean {
   ) return false;
   const dot = blankEnd(bytes, end, to);
   return dot >= to || bytes[dot] !== 0x2e; // SET local.x = 1 is a setting of an extension
+}
+
+/** The flags of SET ..., by the name and the value that follow; `x.y` is a setting of an extension. */
+function settingFlags(bytes: Uint8Array, at: number, to: number): number {
+  at = blankEnd(bytes, at, to);
+  if (same(bytes, at, wordEnd(bytes, at, to), SESSION)) {
+    at = blankEnd(bytes, wordEnd(bytes, at, to), to);
+  }
+  if (at >= to) return SqlFlag.sets;
+  const end = tokenEnd(bytes, at, to);
+  const isZone = same(bytes, at, end, TIME);
+  let flags: number = isReported(bytes, at, end) ? SqlFlag.setsReported : SqlFlag.sets;
+  at = blankEnd(bytes, end, to);
+  while (at < to && bytes[at] === 0x2e) {
+    flags = SqlFlag.sets;
+    at = nextToken(bytes, at, to);
+    if (at < to) at = nextToken(bytes, at, to);
+  }
+  // The value stands behind ZONE, = or TO; where SESSION was a name, the word there is no value.
+  if (at < to && !same(bytes, at, tokenEnd(bytes, at, to), DEFAULT)) at = nextToken(bytes, at, to);
+  if (at >= to) return flags;
+  const valueEnd = tokenEnd(bytes, at, to);
+  const isDefault = same(bytes, at, valueEnd, DEFAULT) ||
+    (isZone && same(bytes, at, valueEnd, LOCAL));
+  return isDefault ? flags | SqlFlag.setsDefault : flags;
+}
+
+/** Whether the name [at, end), quoted or not, is of a parameter that is reported. */
+function isReported(bytes: Uint8Array, at: number, end: number): boolean {
+  if (bytes[at] === 0x22) {
+    at++;
+    end--;
+  }
+  for (let i = 0; i < reportedNames.length; i++) {
+    if (same(bytes, at, end, reportedNames[i] as Uint8Array)) return true;
+  }
+  return false;
 }
 
 /** Whether what follows PREPARE is TRANSACTION 'id'; a statement may be named transaction, too. */

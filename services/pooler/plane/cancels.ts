@@ -12,7 +12,7 @@ import {
   type StreamOwner,
   type Timer,
 } from "../../../shared/sys/mod.ts";
-import { cancelKeyWorker, cancelRequest, readInt32 } from "../../../shared/wire/mod.ts";
+import { cancelKeyWorker, cancelRequest, sameSecret } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
@@ -93,7 +93,7 @@ export class Cancels {
   /** Cancels what the owner of the key runs now, if anything. `done` is called exactly once. */
   perform(processId: number, secret: Uint8Array, done: Done): void {
     const client = this.#plane.keys.get(processId);
-    if (client === undefined || secret.length !== 4 || readInt32(secret, 0) !== client.secret) {
+    if (client === undefined || !sameSecret(secret, client.secret)) {
       done("unknown");
       return;
     }

@@ -51,6 +51,7 @@ const lingerMs = 2000;
 /** The address of a client that was gone before anybody asked. */
 const nowhere: SocketAddress = { host: "unknown", port: 0 };
 const readyIdle = readyForQuery("I");
+const noSecret = new Uint8Array(0);
 const noGates: readonly ClientGate[] = [];
 
 export class ClientSession implements StreamOwner {
@@ -83,8 +84,10 @@ export class ClientSession implements StreamOwner {
   defaults: readonly (string | null)[];
   names: StatementNames | null = null;
   processId = 0;
-  /** The secret of its cancel key, four bytes as an int32. */
-  secret = 0;
+  /** The minor version of protocol 3 that it speaks. */
+  minor = 0;
+  /** The secret of its cancel key: 4 bytes, 32 from protocol 3.2 on. */
+  secret = noSecret;
   /** When its last transaction began. */
   requestAt = 0;
 
@@ -510,9 +513,8 @@ export class ClientSession implements StreamOwner {
                 if (server.unnamedFlags !== 0) this.#expect(server, server.unnamedFlags);
               } else if (entry !== null) {
                 outlet.pass(run, at);
-                const statement = entry.statement;
+                const statement = plane.prepared.prepare(this, server, entry);
                 if (statement.flags !== 0) this.#expect(server, statement.flags);
-                plane.prepared.prepare(server, statement);
                 const change = statement.name.length - (nameEnd - portalEnd);
                 outlet.putHeader(type, length + change);
                 outlet.pass(at + 5, portalEnd + 1);
@@ -540,6 +542,16 @@ export class ClientSession implements StreamOwner {
                 }
                 server.synced = false;
                 (this.pool as Pool).counters[Counter.clientParses]!++;
+                const name = (flags & SqlFlag.discards) === 0 || next > end || this.names === null
+                  ? null
+                  : deallocated(this.names, bytes, at + 6, zeroAt(bytes, at + 6, next));
+                if (name !== null) {
+                  outlet.pass(run, at);
+                  run = at;
+                  plane.prepared.parseDeallocate(this, server, name);
+                  keep = false;
+                  break;
+                }
                 requests.push(Request.parse);
                 break;
               }
@@ -631,6 +643,7 @@ export class ClientSession implements StreamOwner {
   /** What a text that is sent now may do to the session of the server. */
   #expect(server: ServerConnection, flags: number): void {
     if ((flags & SqlFlag.discards) !== 0 && server.prepared.size > 0) server.mayDiscard = true;
+    if ((flags & SqlFlag.setsDefault) !== 0) server.mayReset = true;
     if (this.mode !== "session") server.residue.expect(flags);
   }
 
@@ -669,7 +682,7 @@ export class ClientSession implements StreamOwner {
    */
   #isUnsure(server: ServerConnection, from: number, to: number, textEnd = 0): boolean {
     if (from === to || server.copyIn || !server.isUnsure) return false;
-    if (server.mayDiscard) return true;
+    if (server.mayDiscard || server.residue.maySet) return true;
     const bytes = this.plane.arena.bytes;
     const named = this.names?.get(bytes, from, to)?.statement ?? null;
     const text = textEnd > to

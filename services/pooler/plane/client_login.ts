@@ -15,6 +15,7 @@ import {
   Frontend,
   initialPacketLengthProblem,
   isCancelRequest,
+  latestProtocolMinor,
   md5Secret,
   mockScramSecret,
   negotiateProtocolVersion,
@@ -223,8 +224,9 @@ export class ClientLogin {
     const client = this.#client;
     const plane = client.plane;
     const { packet } = startup;
-    if (packet.minor > 0 || packet.protocolOptions.length > 0) {
-      client.stream.sendBytes(negotiateProtocolVersion(0, packet.protocolOptions));
+    client.minor = Math.min(packet.minor, latestProtocolMinor);
+    if (client.minor < packet.minor || packet.protocolOptions.length > 0) {
+      client.stream.sendBytes(negotiateProtocolVersion(client.minor, packet.protocolOptions));
     }
     plane.logClient(client, "login attempt");
     this.#challenge();

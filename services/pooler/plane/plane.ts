@@ -25,7 +25,7 @@ import {
   setNoDelay,
   unlinkUnix,
 } from "../../../shared/sys/mod.ts";
-import { makeCancelKey, readInt32 } from "../../../shared/wire/mod.ts";
+import { makeCancelKey } from "../../../shared/wire/mod.ts";
 import { Gauge, type PoolBackends, type Seat, type ToPlane } from "../messages.ts";
 import { Arena, Outlet } from "./arena.ts";
 import { Budget } from "./budget.ts";
@@ -271,10 +271,10 @@ export class Plane {
   giveKey(client: ClientSession): void {
     const { workerId, incarnation } = this.seat;
     for (;;) {
-      const key = makeCancelKey(workerId, 0, incarnation, this.random);
+      const key = makeCancelKey(workerId, client.minor, incarnation, this.random);
       if (this.keys.has(key.processId)) continue;
       client.processId = key.processId;
-      client.secret = readInt32(key.secret, 0);
+      client.secret = key.secret;
       this.keys.set(key.processId, client);
       return;
     }

@@ -9,6 +9,7 @@ import {
   authenticationOk,
   backendKeyData,
   concatBytes,
+  latestProtocolMinor,
   parameterStatus,
   readyForQuery,
   writeInt32,
@@ -28,8 +29,10 @@ import { Counter, PoolStats } from "./stats.ts";
 const firstRetryMs = 50;
 /** Greetings kept, one per set of client parameters. */
 const greetingsMax = 100;
-/** Where the key begins, from a greeting's end: 8 bytes of key, 6 of ReadyForQuery. */
-const keyFromEnd = 8 + 6;
+/** What stands behind the key in a greeting: ReadyForQuery. */
+const behindKey = 6;
+/** A server that refuses the protocol's version is not asked for it again so soon. */
+const refusedVersionMs = 300_000;
 /** What the pool wanted in the last so many sweeps: a lull of a quarter of a second gives no slot away. */
 const demandsKept = 3;
 
@@ -70,7 +73,10 @@ export class Pool implements LeaseOwner, ServerOwner {
   readonly #demands = new Array<number>(demandsKept).fill(0);
   #demandAt = 0;
   readonly #mixedWaits: boolean;
+  /** With room for keys of 3.0, and for those of 3.2. */
   readonly #greetings = new Map<ParameterSet, Uint8Array>();
+  readonly #longGreetings = new Map<ParameterSet, Uint8Array>();
+  #versionRefusedUntil = 0;
   /** Parameter sets that a server of this pool has accepted, and how it spells them. */
   #accepted = new WeakMap<ParameterSet, ParameterSet>();
   /** What a server reports that has these extras. */
@@ -299,6 +305,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     // With other defaults the same words may be spelled differently: a DateStyle without an order.
     this.#accepted = new WeakMap();
     this.#greetings.clear();
+    this.#longGreetings.clear();
     this.welcome = new Map(parameters);
     this.defaults = server.defaults;
     this.dialects.renew(server.defaults);
@@ -335,7 +342,9 @@ export class Pool implements LeaseOwner, ServerOwner {
    * per set of parameters; only the cancel key differs.
    */
   greetingFor(client: ClientSession): Uint8Array {
-    let greeting = this.#greetings.get(client.parameters);
+    const { secret } = client;
+    const greetings = secret.length > 4 ? this.#longGreetings : this.#greetings;
+    let greeting = greetings.get(client.parameters);
     if (greeting === undefined) {
       const messages: Uint8Array[] = [];
       const reports = this.#reports.get(client.parameters.extras);
@@ -344,14 +353,26 @@ export class Pool implements LeaseOwner, ServerOwner {
         const own = index < 0 ? reports?.get(name) : client.parameters.values[index];
         messages.push(parameterStatus(name, own ?? value));
       }
-      const key = backendKeyData(0, new Uint8Array(4));
+      const key = backendKeyData(0, secret);
       greeting = concatBytes(authenticationOk(), ...messages, key, readyForQuery("I"));
-      if (this.#greetings.size >= greetingsMax) this.#greetings.clear();
-      this.#greetings.set(client.parameters, greeting);
+      if (greetings.size >= greetingsMax) greetings.clear();
+      greetings.set(client.parameters, greeting);
     }
-    writeInt32(greeting, greeting.length - keyFromEnd, client.processId);
-    writeInt32(greeting, greeting.length - keyFromEnd + 4, client.secret);
+    const secretAt = greeting.length - behindKey - secret.length;
+    writeInt32(greeting, secretAt - 4, client.processId);
+    greeting.set(secret, secretAt);
     return greeting;
+  }
+
+  /** The minor version of protocol 3 that its servers are asked for. */
+  get protocolMinor(): number {
+    return this.plane.reactor.now < this.#versionRefusedUntil ? 0 : latestProtocolMinor;
+  }
+
+  /** A server does not negotiate about versions. */
+  onVersionRefused(): void {
+    this.#versionRefusedUntil = this.plane.reactor.now + refusedVersionMs;
+    this.plane.logPool(this, "the server refuses newer protocols: it is asked for 3.0");
   }
 
   onIdle(server: ServerConnection): void {

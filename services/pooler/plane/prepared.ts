@@ -9,6 +9,7 @@ import {
   closeMessage,
   Frontend,
   message,
+  parseMessage,
   queryMessage,
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
@@ -20,13 +21,16 @@ import { type Statement, type StatementName, StatementNames } from "./statements
 import { Counter } from "./stats.ts";
 
 /** Fails with 26000 on any server; stands for a message that is known to fail. */
-const failingBind = bindMessage("", "PGWEIR_none");
+export const failingBind = bindMessage("", "PGWEIR_none");
 const trialName = new TextEncoder().encode("PGWEIR_trial\0");
 const trialClose = closeMessage("S", "PGWEIR_trial");
 /** Succeeds and fails where a DEALLOCATE of what is there would, with its tag behind one of PREPARE. */
 const stubDeallocate = queryMessage(
-  'PREPARE "PGWEIR_trial" AS SELECT 1;DEALLOCATE "PGWEIR_trial"',
+  'PREPARE "PGWEIR_stub" AS SELECT 1;DEALLOCATE "PGWEIR_stub"',
 );
+const stubClose = closeMessage("S", "PGWEIR_stub");
+const stubParse = parseMessage("PGWEIR_stub", "SELECT 1");
+const stubDrop = parseMessage("", 'DEALLOCATE "PGWEIR_stub"');
 const ownPrefix = new TextEncoder().encode("PGWEIR_");
 const decoder = new TextDecoder();
 const deallocateMax = 1000;
@@ -61,15 +65,25 @@ export class Prepared {
     server.journal.record(null, null, null, null, failure);
   }
 
-  /** Sees to it that the server has the statement when it reads what follows. */
-  prepare(server: ServerConnection, statement: Statement): void {
-    if (server.prepared.use(statement)) return;
+  /** Sees to it that the server has what the client's name stands for when it reads what follows. */
+  prepare(client: ClientSession, server: ServerConnection, name: StatementName): Statement {
+    if (server.prepared.use(name.statement)) return name.statement;
+    const { dialect } = client;
+    if (name.statement.dialect !== dialect) {
+      // The client has changed its settings since: this server reads the text under the new ones, and
+      // that is not what others who have the old ones share.
+      client.names?.repoint(name, server.pool.statements.inDialect(name.statement, dialect));
+      if (server.prepared.use(name.statement)) return name.statement;
+    }
+    const { statement } = name;
     this.#makeRoom(server);
+    server.residue.onParse();
     this.#plane.outlet.put(statement.parse);
     server.requests.push(Request.ownParse);
     server.prepared.add(statement);
     server.journal.record(statement, null, null, null);
     server.pool.counters[Counter.serverParses]!++;
+    return statement;
   }
 
   #makeRoom(server: ServerConnection): void {
@@ -105,9 +119,9 @@ export class Prepared {
       // The server is to find it out, since it may find something else wrong with the text first.
       const name = decoder.decode(bytes.slice(nameFrom, nameEnd));
       const failure = { code: "42P05", message: `prepared statement "${name}" already exists` };
-      this.prepare(server, taken.statement);
+      const statement = this.prepare(client, server, taken);
       const text = bytes.slice(nameEnd + 1, next);
-      this.#plane.outlet.put(message(Frontend.parse, taken.statement.name, text));
+      this.#plane.outlet.put(message(Frontend.parse, statement.name, text));
       server.requests.push(Request.failsHere);
       server.journal.record(null, null, null, null, failure);
       return true;
@@ -131,6 +145,7 @@ export class Prepared {
       return true;
     }
     this.#makeRoom(server);
+    server.residue.onParse();
     this.#plane.outlet.put(statement.parse);
     server.requests.push(Request.parseNamed);
     server.prepared.add(statement);
@@ -154,14 +169,30 @@ export class Prepared {
     }
     const entry = next - 1 === at + 6 ? null : client.names?.get(bytes, at + 6, next - 1) ?? null;
     if (entry !== null) {
-      this.prepare(server, entry.statement);
+      const statement = this.prepare(client, server, entry);
       const outlet = this.#plane.outlet;
-      outlet.putHeader(Frontend.describe, 4 + 1 + entry.statement.name.length);
+      outlet.putHeader(Frontend.describe, 4 + 1 + statement.name.length);
       outlet.pass(at + 5, at + 6);
-      outlet.put(entry.statement.name);
+      outlet.put(statement.name);
     }
     server.requests.push(Request.describe);
     return entry === null;
+  }
+
+  /** A Parse whose text is DEALLOCATE of a client's name: what it drops when it is executed is a stub. */
+  parseDeallocate(client: ClientSession, server: ServerConnection, name: StatementName): void {
+    const { outlet } = this.#plane;
+    const { requests, journal } = server;
+    outlet.put(stubClose);
+    requests.push(Request.ownClose);
+    journal.record(null, null, null, null);
+    outlet.put(stubParse);
+    requests.push(Request.ownParse);
+    journal.record(null, null, null, null);
+    outlet.put(stubDrop);
+    requests.push(Request.parseNamed);
+    client.names?.remove(name);
+    journal.record(null, null, null, name);
   }
 
   /** A query that is DEALLOCATE of a client's name, alone: the statement stays, for others. */
@@ -194,8 +225,12 @@ export class Prepared {
   }
 }
 
-const deallocateOne =
-  /^\s*deallocate\s+(?:prepare\s+)?(?:"((?:[^"]|"")+)"|([a-z_\x80-\xff][\w$\x80-\xff]*))[\s;]*$/i;
+const blank = "(?:\\s|--[^\\n]*(?:\\n|$)|/\\*[^]*?\\*/)";
+const identifier = '(?:"((?:[^"]|"")+)"|([a-z_\\x80-\\xff][\\w$\\x80-\\xff]*))';
+const deallocateOne = new RegExp(
+  `^${blank}*deallocate${blank}+(?:prepare${blank}+)?${identifier}(?:;|${blank})*$`,
+  "i",
+);
 
 /** The client's statement that the text [from, to) is a DEALLOCATE of; null if it is something else. */
 export function deallocated(

@@ -24,22 +24,33 @@ export class Residue {
   /** LISTEN or UNLISTEN ran. */
   listening = false;
   #mayListen = false;
-  #maySet = false;
+  /** A SET that is not answered yet may change how the server reads texts. */
+  maySet = false;
+  #maySetUnreported = false;
+  #parsed = false;
   #sets = 0;
   #reports = 0;
 
   /** A text with these flags goes to the server. */
   expect(flags: number): void {
-    if ((flags & SqlFlag.sets) !== 0) this.#maySet = true;
+    if ((flags & (SqlFlag.sets | SqlFlag.setsReported)) !== 0) {
+      this.maySet = true;
+      if ((flags & SqlFlag.sets) !== 0) this.#maySetUnreported = true;
+    }
     if ((flags & unkept) !== 0) this.wipe = Wipe.everything;
     else if ((flags & changesSettings) !== 0) this.#settings();
     if ((flags & touchesLocks) !== 0) this.locksUnsure = true;
     if ((flags & (SqlFlag.listens | SqlFlag.unlistens)) !== 0) this.#mayListen = true;
   }
 
+  /** A statement that others share was prepared: under settings that are not its own, perhaps. */
+  onParse(): void {
+    if (this.maySet || this.wipe !== Wipe.nothing) this.#parsed = true;
+  }
+
   /** A command with the tag SET was done. */
   onSet(): void {
-    if (this.#maySet) this.#sets++;
+    if (this.#maySetUnreported) this.#sets++;
   }
 
   /** A command with the tag LISTEN or UNLISTEN was done. */
@@ -59,14 +70,23 @@ export class Residue {
       this.#sets = 0;
     }
     this.#reports = 0;
-    if (last) this.#maySet = this.#mayListen = false;
+    if (last) {
+      this.maySet = this.#maySetUnreported = this.#mayListen = false;
+      if (this.wipe === Wipe.nothing) this.#parsed = false;
+    }
   }
 
   /** The server's session is as after its login. */
   clear(): void {
     this.wipe = Wipe.nothing;
+    this.#parsed = false;
     this.locksUnsure = false;
     this.listening = false;
+  }
+
+  /** What is to be wiped: with settings, also what was prepared under them. */
+  get due(): Wipe {
+    return this.wipe === Wipe.settings && this.#parsed ? Wipe.everything : this.wipe;
   }
 
   #settings(): void {

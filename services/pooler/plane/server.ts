@@ -35,6 +35,7 @@ import { Journal, type JournalEntry } from "./journal.ts";
 import { type Extra, noExtras, type ParameterSet } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
+import { failingBind } from "./prepared.ts";
 import { error, type Refusal, refusals } from "./refusals.ts";
 import { Request, Requests } from "./requests.ts";
 import { Residue, Wipe } from "./residue.ts";
@@ -80,6 +81,8 @@ const discardAll = bytesOf("DISCARD ALL\0");
 const listen = bytesOf("LISTEN\0");
 const unlisten = bytesOf("UNLISTEN\0");
 const reset = bytesOf("RESET\0");
+const alter = bytesOf("ALTER ");
+const drop = bytesOf("DROP ");
 const set = bytesOf("SET\0");
 const prepare = bytesOf("PREPARE\0");
 const someRows = bytesOf("SELECT 1\0");
@@ -140,6 +143,8 @@ export class ServerConnection implements StreamOwner {
   copyIn = false;
   /** A query that is not answered yet may drop the prepared statements. */
   mayDiscard = false;
+  /** A SET that is not answered yet may lead a parameter back to its default. */
+  mayReset = false;
   /** The name that a DEALLOCATE which runs takes away from the client. */
   deallocating: StatementName | null = null;
 
@@ -188,8 +193,6 @@ export class ServerConnection implements StreamOwner {
   /** Parameters that were reported since the last ReadyForQuery, and whether by a RESET. */
   #reported: number[] = [];
   #wasReset = false;
-  /** The client that was the last to LISTEN here. */
-  #listener: ClientSession | null = null;
 
   constructor(plane: Plane, pool: Pool, owner: ServerOwner, id: number) {
     this.plane = plane;
@@ -234,6 +237,16 @@ export class ServerConnection implements StreamOwner {
       this.address = address;
       this.#onSocket(connectTcp(address, port), true);
     });
+  }
+
+  /** Once more and in the same slot: the other end is closed. */
+  reconnect(): void {
+    const { address, port } = this;
+    this.stream.close();
+    this.#tail = null;
+    const unix = address.startsWith("/") || address.startsWith("@");
+    const fd = unix ? connectUnix(`${address}/.s.PGSQL.${port}`) : connectTcp(address, port);
+    this.#onSocket(fd, !unix);
   }
 
   #onSocket(fd: number, tcp: boolean): void {
@@ -302,7 +315,7 @@ export class ServerConnection implements StreamOwner {
   onBroken(reason: string): void {
     if (this.state === ServerState.closed) return;
     if (this.login !== null) {
-      this.login.fail("08006", reason);
+      this.login.onBroken(reason);
       return;
     }
     const client = this.client;
@@ -368,7 +381,10 @@ export class ServerConnection implements StreamOwner {
     this.#choreTimer = this.plane.reactor.after(ms, () => this.#giveUp(reason));
   }
 
-  /** Says what a client that has gone has still to say: that nothing more of it comes. */
+  /**
+   * Says what a client that has gone has still to say: that nothing more of it comes. A Sync would
+   * commit what stands before it, so something that fails goes first.
+   */
   #endInput(): void {
     const { requests, stream } = this;
     let result = 0;
@@ -377,6 +393,10 @@ export class ServerConnection implements StreamOwner {
       result = stream.sendBytes(endOfCopy);
     }
     if (!requests.endsCycle && (requests.count > 0 || !this.synced)) {
+      if (!this.skipping) {
+        requests.push(Request.bind);
+        stream.sendBytes(failingBind);
+      }
       requests.push(Request.sync);
       this.journal.group++;
       this.skipping = false;
@@ -520,7 +540,7 @@ export class ServerConnection implements StreamOwner {
       sql = this.plane.settings.serverResetQuery;
       if (sql === wipeEverything) residue.clear();
     } else if (residue.wipe !== Wipe.nothing) {
-      sql = residue.wipe === Wipe.everything ? wipeEverything : wipeSettings;
+      sql = residue.due === Wipe.everything ? wipeEverything : wipeSettings;
       residue.clear();
     } else {
       return null;
@@ -739,8 +759,8 @@ export class ServerConnection implements StreamOwner {
         case Backend.noticeResponse:
           break;
         case Backend.notification:
-          // It may have been asked for by a client that had this server before.
-          if (this.#listener !== this.client) keep = false;
+          // By the pooler's own listening the client is told, wherever it is.
+          if (this.client?.mode !== "session") keep = false;
           break;
         case Backend.dataRow:
         case Backend.copyData:
@@ -894,7 +914,7 @@ export class ServerConnection implements StreamOwner {
     }
     this.copyIn = false;
     if (requests.count === 0) this.synced = true;
-    if (requests.cycles === 0) this.mayDiscard = false;
+    if (requests.cycles === 0) this.mayDiscard = this.mayReset = false;
     this.deallocating = null;
     this.residue.endCycle(requests.cycles === 0);
     counters[Counter.queries]!++;
@@ -959,7 +979,7 @@ export class ServerConnection implements StreamOwner {
 
   /** Whether requests that are not answered yet may change what prepared statements there are. */
   get isUnsure(): boolean {
-    return this.mayDiscard || this.journal.hasOpenGroups;
+    return this.mayDiscard || this.residue.maySet || this.journal.hasOpenGroups;
   }
 
   /** Commands that change what the session of the server holds are known by their tags. */
@@ -968,24 +988,29 @@ export class ServerConnection implements StreamOwner {
       case 0x44: // D
         if (startsWith(bytes, at, end, deallocateAll)) {
           this.journal.onDiscard(this.client?.names ?? null);
+        } else if (startsWith(bytes, at, end, drop)) {
+          this.pool.statements.renew();
         } else if (startsWith(bytes, at, end, discardAll)) {
-          this.#listener = null;
+          if (this.client?.pinned) this.residue.locksUnsure = true;
           this.#onReset();
           this.#reported = this.plane.tracker.names.map((_, index) => index);
           this.journal.onDiscard(this.client?.names ?? null);
         }
         return;
+      case 0x41: // A
+        if (startsWith(bytes, at, end, alter)) this.pool.statements.renew();
+        return;
       case 0x52: // R
         if (startsWith(bytes, at, end, reset)) this.#onReset();
         return;
       case 0x53: // S
-        if (startsWith(bytes, at, end, set)) this.residue.onSet();
+        if (startsWith(bytes, at, end, set)) {
+          this.residue.onSet();
+          if (this.mayReset) this.#onReset();
+        }
         return;
       case 0x4c: // L
-        if (startsWith(bytes, at, end, listen)) {
-          this.#listener = this.client;
-          this.residue.onListen();
-        }
+        if (startsWith(bytes, at, end, listen)) this.residue.onListen();
         return;
       case 0x55: // U
         if (startsWith(bytes, at, end, unlisten)) this.residue.onListen();

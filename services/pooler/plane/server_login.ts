@@ -1,6 +1,8 @@
 // Logging in to PostgreSQL: startup packet, authentication (trust, password, md5, SCRAM-SHA-256),
 // the parameters and the key, up to the first ReadyForQuery. Cold code: messages are read whole.
-// A login ends exactly once, in `done` or in `fail`; a deadline of the pool's bounds it.
+// Servers are asked for the newest protocol. One that knows no negotiation about it refuses, or closes the
+// connection without a word: then it is asked for 3.0, on a second connection in the same slot.
+// A login ends exactly once, with ReadyForQuery or in `fail`; a deadline of the owner's bounds it.
 
 import { errnoText } from "../../../shared/sys/mod.ts";
 import {
@@ -9,6 +11,7 @@ import {
   md5Secret,
   parseAuthentication,
   parseErrorFields,
+  parseNegotiateProtocolVersion,
   parseParameterStatus,
   passwordMessage,
   readInt32,
@@ -21,6 +24,8 @@ import type { ServerConnection } from "./server.ts";
 
 /** No message of a login may be larger. */
 const messageMax = 30_000;
+/** The first answer of a server that does not know the version, if it gives one. */
+const versionRefusals = ["0A000", "08P01"];
 
 export class ServerLogin {
   readonly #server: ServerConnection;
@@ -29,6 +34,11 @@ export class ServerLogin {
   #scram: ScramClientExchange | null = null;
   #scramVerified = false;
   #authenticated = false;
+  /** What was asked for; -1 until then. */
+  #minor = -1;
+  /** The server has said something. */
+  #answered = false;
+  #versionRefused = false;
   #ended = false;
 
   constructor(server: ServerConnection) {
@@ -46,7 +56,21 @@ export class ServerLogin {
     if (plane.budget.isLost && owner.lease.held > owner.lease.limit) return this.loseSlot();
     const parameters = new Map([["user", pool.user], ["database", pool.database.dbname]]);
     for (const [name, value] of owner.startupParameters) parameters.set(name, value);
-    this.#send(startupPacket(parameters));
+    this.#minor = pool.protocolMinor;
+    this.#send(startupPacket(parameters, this.#minor));
+  }
+
+  /** The connection broke, or the server has closed it. */
+  onBroken(reason: string): void {
+    if (!this.#versionRefused && (this.#answered || this.#minor <= 0)) {
+      return this.fail("08006", reason);
+    }
+    if (this.#ended) return;
+    this.#versionRefused = false;
+    this.#answered = false;
+    this.#minor = -1;
+    this.#server.pool.onVersionRefused();
+    this.#server.reconnect();
   }
 
   /** Consumes whole messages of [at, end); returns where the unfinished one begins. */
@@ -84,6 +108,10 @@ export class ServerLogin {
   }
 
   #message(type: number, body: Uint8Array): void {
+    // Not reconnected before the server has closed its end: the slot is for one connection.
+    if (this.#versionRefused) return;
+    const isFirst = !this.#answered;
+    this.#answered = true;
     switch (type) {
       case Backend.authentication:
         this.#authentication(body);
@@ -99,7 +127,16 @@ export class ServerLogin {
         return;
       case Backend.errorResponse: {
         const error = parseErrorFields(body);
+        if (isFirst && this.#minor > 0 && versionRefusals.includes(error.code)) {
+          this.#versionRefused = true;
+          return;
+        }
         return this.fail(error.code, error.message === "" ? "login failed" : error.message);
+      }
+      case Backend.negotiateProtocolVersion: {
+        const offer = parseNegotiateProtocolVersion(body);
+        if (offer !== null && offer.minor <= this.#minor) return;
+        return this.fail("08006", "bad NegotiateProtocolVersion");
       }
       case Backend.noticeResponse:
         return;

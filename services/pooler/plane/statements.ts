@@ -10,6 +10,8 @@ const encoder = new TextEncoder();
 /** A statement shared by every client and server of a pool. One buffer each: there may be many. */
 export class Statement {
   readonly key: string;
+  /** The settings under which the text was read, see Dialects; what `key` begins with. */
+  readonly dialect: string;
   /** The complete Parse message under the server-side name. */
   readonly parse: Uint8Array;
   /** Server-side name with its terminating zero; a view into `parse`. */
@@ -19,10 +21,11 @@ export class Statement {
   references = 0;
 
   /** The Parse body after the name (text, zero, types) is `bytes[from, to)`; it is copied. */
-  constructor(key: string, id: number, bytes: Uint8Array, from: number, to: number) {
+  constructor(dialect: string, id: number, bytes: Uint8Array, from: number, to: number) {
     const name = encoder.encode(`PGWEIR_${id}\0`);
     const bodyAt = 5 + name.length;
-    this.key = key;
+    this.dialect = dialect;
+    this.key = keyOf(dialect, bytes, from, to);
     this.parse = new Uint8Array(bodyAt + to - from);
     this.parse[0] = Frontend.parse;
     writeInt32(this.parse, 1, this.parse.length - 1);
@@ -36,6 +39,10 @@ export class Statement {
   closeMessage(): Uint8Array {
     return message(Frontend.close, statementKind, this.name);
   }
+}
+
+function keyOf(dialect: string, bytes: Uint8Array, from: number, to: number): string {
+  return dialect + latin1.decode(bytes.subarray(from, to));
 }
 
 const statementKind = Uint8Array.of(0x53);
@@ -55,10 +62,10 @@ export class StatementTable {
 
   /** The statement whose Parse body after the name (text, zero, types) is `bytes[from, to)`. */
   intern(bytes: Uint8Array, from: number, to: number, dialect = ""): Statement {
-    const key = dialect + latin1.decode(bytes.subarray(from, to));
+    const key = keyOf(dialect, bytes, from, to);
     let statement = this.#byKey.get(key);
     if (statement === undefined) {
-      statement = new Statement(key, this.#nextId++, bytes, from, to);
+      statement = new Statement(dialect, this.#nextId++, bytes, from, to);
       this.#byKey.set(key, statement);
     }
     return statement;
@@ -66,7 +73,12 @@ export class StatementTable {
 
   /** As `intern`, but null if there is none. */
   find(bytes: Uint8Array, from: number, to: number, dialect = ""): Statement | null {
-    return this.#byKey.get(dialect + latin1.decode(bytes.subarray(from, to))) ?? null;
+    return this.#byKey.get(keyOf(dialect, bytes, from, to)) ?? null;
+  }
+
+  /** The same text under other settings. */
+  inDialect({ parse, name }: Statement, dialect: string): Statement {
+    return this.intern(parse, 5 + name.length, parse.length, dialect);
   }
 
   /** Whatever is prepared from now on is a new statement, also where the text is known. */
@@ -91,7 +103,7 @@ export class StatementTable {
 export class StatementName {
   readonly bytes: Uint8Array;
   readonly hash: number;
-  readonly statement: Statement;
+  statement: Statement;
   next: StatementName | null = null;
 
   constructor(bytes: Uint8Array, hash: number, statement: Statement) {
@@ -138,6 +150,13 @@ export class StatementNames {
     this.#byHash.set(entry.hash, entry);
     this.size++;
     this.#table.retain(entry.statement);
+  }
+
+  /** From now on the name stands for another statement. */
+  repoint(entry: StatementName, statement: Statement): void {
+    this.#table.retain(statement);
+    this.#table.release(entry.statement);
+    entry.statement = statement;
   }
 
   remove(entry: StatementName): void {
