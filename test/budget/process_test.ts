@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
 import { assert, suite, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
-import { startNats } from "../support/nats.ts";
+import { ElectingNats, startNats } from "../support/nats.ts";
 import { needs } from "../support/needs.ts";
 import { tempDir } from "../support/temp.ts";
 import { leaderOf, TestCoordinator, TestMesh } from "./mesh.ts";
@@ -59,6 +59,23 @@ tests("a bus that is not there is waited for, and spoken of", async () => {
   await leaderOf([coordinator]);
   await coordinator.process.stop();
   await nats.stop();
+});
+
+tests("a cluster that elects who leads it for long is waited for, and spoken of", async () => {
+  const nats = await ElectingNats.start();
+  try {
+    const { port, token } = nats.server;
+    const coordinator = await start(iniOf(`bus_url = nats://${token}@127.0.0.1:${port}`));
+    await until(
+      "the log",
+      () => /open the budget's store: .*unavailable; trying again/.test(coordinator.log),
+    );
+    await nats.elect();
+    await leaderOf([coordinator]);
+    await coordinator.process.stop();
+  } finally {
+    await nats.stop();
+  }
 });
 
 tests("a nats-server without JetStream is named with what it needs", async () => {

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { assert, suite, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
-import { NatsServer, startNats } from "../support/nats.ts";
+import { ElectingNats, NatsServer, startNats } from "../support/nats.ts";
 import { needs } from "../support/needs.ts";
 import { childrenOf, isAlive, signal } from "../support/processes.ts";
 import { freePort, tempDir } from "../support/temp.ts";
@@ -264,6 +264,25 @@ test("a host waits for its bus, says so, and starts when it is there", async () 
     await rig.ends(up, 0);
     for (const worker of workers) assert.ok(up.stderr().includes(gone(worker)), up.stderr());
     assert.equal(await storedKeys(nats), []);
+  } finally {
+    await nats.stop();
+  }
+});
+
+test("a host waits for a cluster that elects who leads it, however long that takes", async () => {
+  const nats = await ElectingNats.start();
+  try {
+    const rig = await Rig.make(busUrl(nats.server));
+    const up = await rig.launch();
+    await until(
+      "it to say so",
+      () => /waiting for the bus .*: open store: .* unavailable$/m.test(up.stderr()),
+    );
+    assert.equal([rig.workers(), rig.coordinators()], [[], []]);
+    await nats.elect();
+    await up.ready("the ready text", () => up.stdout().includes("Ctrl-C\n"));
+    up.signal("SIGTERM");
+    await rig.ends(up, 0);
   } finally {
     await nats.stop();
   }
