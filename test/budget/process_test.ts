@@ -5,9 +5,10 @@
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
+import { ElectingNats } from "../bus/electing_nats.ts";
 import { assert, suite, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
-import { ElectingNats, startNats } from "../support/nats.ts";
+import { startNats } from "../support/nats.ts";
 import { needs } from "../support/needs.ts";
 import { tempDir } from "../support/temp.ts";
 import { leaderOf, TestCoordinator, TestMesh } from "./mesh.ts";

@@ -4,9 +4,10 @@
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { ElectingNats } from "../bus/electing_nats.ts";
 import { assert, suite, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
-import { ElectingNats, NatsServer, startNats } from "../support/nats.ts";
+import { NatsServer, startNats } from "../support/nats.ts";
 import { needs } from "../support/needs.ts";
 import { childrenOf, isAlive, signal } from "../support/processes.ts";
 import { freePort, tempDir } from "../support/temp.ts";

@@ -3,8 +3,6 @@
 
 import { join } from "node:path";
 import { connect } from "node:net";
-import type { NatsConnection } from "nats";
-import { connectNats } from "../../shared/bus/transport.ts";
 import { until } from "./harness.ts";
 import { ManagedProcess } from "./managed_process.ts";
 import { findProgram } from "./needs.ts";
@@ -115,46 +113,6 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
   const server = new NatsServer(options.port ?? await freePort(), token, options);
   await server.start();
   return server;
-}
-
-/**
- * A nats-server as it is in a cluster whose members have yet to elect who leads JetStream: it says so to whoever
- * asks, until `elect()` puts one that leads in its place, at the same address.
- */
-export class ElectingNats {
-  #server: NatsServer;
-  #jetstream: NatsConnection | null;
-
-  static async start(): Promise<ElectingNats> {
-    const server = await startNats();
-    const jetstream = await connectNats({ servers: server.url, token: server.token });
-    const description = "JetStream system temporarily unavailable";
-    const answer = JSON.stringify({ error: { code: 503, err_code: 10008, description } });
-    jetstream.subscribe("$JS.API.>", { callback: (_, message) => void message.respond(answer) });
-    await jetstream.flush();
-    return new ElectingNats(server, jetstream);
-  }
-
-  private constructor(server: NatsServer, jetstream: NatsConnection) {
-    this.#server = server;
-    this.#jetstream = jetstream;
-  }
-
-  get server(): NatsServer {
-    return this.#server;
-  }
-
-  async elect(): Promise<void> {
-    const { port, token } = this.#server;
-    await this.stop();
-    this.#server = await startNats({ port, token, jetstream: true });
-  }
-
-  async stop(): Promise<void> {
-    await this.#jetstream?.close();
-    this.#jetstream = null;
-    await this.#server.stop();
-  }
 }
 
 /** Servers with one JetStream among them. A member that is started again keeps its port and its store. */
