@@ -19,7 +19,7 @@ import {
 import { type Grant, type Lease, LeaseTable, poolLeaf } from "../../shared/ledger/mod.ts";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
-import { until } from "../support/harness.ts";
+import { assert, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
 import { type NatsServer, startNats } from "../support/nats.ts";
 import { tempDir } from "../support/temp.ts";
@@ -220,6 +220,20 @@ export class TestMesh {
   async stop(): Promise<void> {
     for (const worker of this.workers) worker.stop();
     for (const close of this.#closers) await close();
+  }
+}
+
+/** Starts a mesh for one test, in which the cap must have been kept at every moment. */
+export async function withMesh(
+  options: MeshOptions,
+  run: (mesh: TestMesh) => Promise<void>,
+): Promise<void> {
+  const mesh = await TestMesh.start(options);
+  try {
+    await run(mesh);
+    assert.equal(mesh.violations, []);
+  } finally {
+    await mesh.stop();
   }
 }
 
