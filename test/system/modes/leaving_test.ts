@@ -1,22 +1,6 @@
 // Clients that leave in the middle of something, in session and in transaction pooling: what they had not finished is
 // undone, and their server goes clean to whoever waits, the same one where it can be cleaned, another where it can't.
 
-import {
-  commandComplete,
-  concatBytes,
-  errorResponse,
-  Frontend,
-  type Message,
-  parameterStatus,
-  readyForQuery,
-} from "../../../shared/wire/mod.ts";
-import {
-  type FakeOptions,
-  type FakePostgres,
-  type FakeSession,
-  queryText,
-  startFakePostgres,
-} from "../../support/fake_postgres.ts";
 import { assert, seededRandom, suite, until } from "../../support/harness.ts";
 import { ManagedProcess } from "../../support/managed_process.ts";
 import { needs } from "../../support/needs.ts";
@@ -28,7 +12,6 @@ import {
   ask,
   closeAll,
   inParallel,
-  login,
   nothingHangs,
   open,
   startPooler,
@@ -298,176 +281,6 @@ for (const mode of modes) {
       20,
     );
     await backendsWhere(postgres, 0, "state <> 'idle'");
-  });
-}
-
-// --- servers that can't be made clean: scripted ones
-
-/** A pooler before a scripted server, one connection, for the time of `work`. */
-async function withFake(
-  mode: Mode,
-  options: FakeOptions,
-  work: (pooler: Pgweir, fake: FakePostgres) => Promise<void>,
-  settings: Record<string, string | number> = {},
-): Promise<void> {
-  const fake = await startFakePostgres(options);
-  const pooler = await startPooler(fake, {
-    settings: { pool_mode: mode, default_pool_size: 1, ...settings },
-  });
-  try {
-    await work(pooler, fake);
-    assert.is(pooler.end, null);
-    assert.not.match(pooler.log(), / ERROR |at .*\.ts:\d+/);
-  } finally {
-    closeAll();
-    await pooler.stop();
-    await fake.stop();
-  }
-}
-
-const good = 'T D("good") C"SELECT 1" Z(I)';
-const isQuery = (asked: Message, sql: string) =>
-  asked.type === Frontend.query && queryText(asked) === sql;
-
-for (const mode of modes) {
-  test(`${mode} pooling: a server that does not react to the cancel is closed`, async () => {
-    // It was in no list and in nobody's hands for ever, or was given away with the query still running.
-    await withFake(mode, {
-      onMessage: (session, asked) => {
-        if (!isQuery(asked, "HANG")) session.answer(asked);
-      },
-    }, async (pooler, fake) => {
-      const client = await open(pooler);
-      client.send(f.Q("HANG"));
-      await until("the query to be there", () => fake.open[0]?.messages.length === 1);
-      const next = await open(pooler);
-      next.send(f.Q("good"));
-      client.reset();
-      assert.is(await next.replies(1, { values: true, timeoutMs: 15_000 }), good);
-      assert.is(fake.sessions.length, 2);
-      assert.ok(fake.cancels.length > 0);
-      await until("the server to be closed", () => fake.sessions[0]!.isClosed);
-    });
-  });
-
-  test(`${mode} pooling: a server that does not roll back is closed`, async () => {
-    const odd: [string, (session: FakeSession) => void][] = [
-      ["says nothing", () => {}],
-      [
-        "stays in the transaction",
-        (session) => session.send(commandComplete("ROLLBACK"), readyForQuery("T")),
-      ],
-      [
-        "fails",
-        (session) =>
-          session.send(
-            errorResponse({ severity: "ERROR", code: "XX000", message: "no" }),
-            readyForQuery("E"),
-          ),
-      ],
-      ["ends", (session) => session.end()],
-      ["resets the connection", (session) => session.reset()],
-      ["speaks nonsense", (session) => session.send(Uint8Array.of(0, 1, 2, 3, 4, 5, 6))],
-    ];
-    for (const [what, answer] of odd) {
-      await withFake(mode, {
-        onMessage: (session, asked) => {
-          if (/ROLLBACK/.test(asked.type === Frontend.query ? queryText(asked) : "")) {
-            answer(session);
-          } else session.answer(asked);
-        },
-      }, async (pooler, fake) => {
-        const client = await open(pooler);
-        assert.is(await ask(client, [f.Q("BEGIN")]), 'C"BEGIN" Z(T)');
-        const next = await open(pooler);
-        next.send(f.Q("good"));
-        await waiting(pooler, 1);
-        client.reset();
-        assert.is(await next.replies(1, { values: true, timeoutMs: 15_000 }), good, what);
-        assert.is(fake.sessions.length, 2, what);
-        await until("the server to be closed", () => fake.sessions[0]!.isClosed);
-      });
-    }
-  });
-
-  test(`${mode} pooling: what was meant for a client that has gone reaches nobody`, async () => {
-    // Rows that come long after the cancel, in pieces, then its effect: all of it is the old client's.
-    let finish: (() => void) | null = null;
-    await withFake(mode, {
-      onMessage: async (session, asked) => {
-        if (!isQuery(asked, "SLOW")) return session.answer(asked);
-        await new Promise<void>((resolve) => finish = resolve);
-        const rows = concatBytes(
-          session.oneRow("stale"),
-          errorResponse({ severity: "ERROR", code: "57014", message: "cancelled" }),
-          readyForQuery("I"),
-        );
-        await session.sendCut(rows, [3, 7, 30, 60]);
-      },
-    }, async (pooler, fake) => {
-      const client = await open(pooler);
-      client.send(f.Q("SLOW"));
-      const cleanUp = await until("the query to be there", () => finish);
-      const next = await open(pooler);
-      next.send(f.Q("good"));
-      client.reset();
-      await until("the cancel", () => fake.cancels.length === 1);
-      await next.readNothingFor(50);
-      cleanUp();
-      assert.is(await next.replies(1, { values: true }), good);
-      assert.is(fake.sessions.length, 1);
-    });
-  });
-
-  test(`${mode} pooling: a client that leaves while its settings are being set costs nothing`, async () => {
-    let finish: (() => void) | null = null;
-    let slow = false;
-    const settings = { server_version: "15.0", client_encoding: "UTF8", TimeZone: "UTC" };
-    await withFake(mode, {
-      settings,
-      onMessage: async (session, asked) => {
-        const sql = asked.type === Frontend.query ? queryText(asked) : "";
-        const zone = /^(?:RE)?SET .*TimeZone.*?(?:'(.*)')?$/i.exec(sql);
-        if (zone === null) return session.answer(asked);
-        if (slow) await new Promise<void>((resolve) => finish = resolve);
-        session.send(
-          parameterStatus("TimeZone", zone[1] ?? "UTC"),
-          commandComplete("SET"),
-          readyForQuery("I"),
-        );
-      },
-    }, async (pooler, fake) => {
-      const leaveAtSet = async (client: RawClient) => {
-        const go = await until("the SET to be there", () => finish);
-        const next = await open(pooler);
-        next.send(f.Q("good"));
-        await waiting(pooler, 1);
-        client.reset();
-        slow = false;
-        finish = null;
-        go();
-        assert.is(await next.replies(1, { values: true }), good);
-        await next.end();
-        assert.is(fake.sessions.length, 1);
-      };
-      const as = { user: "postgres", database: "postgres", TimeZone: "Known" };
-      const warm = await open(pooler);
-      assert.is(await ask(warm, [f.Q("good")]), good);
-      await warm.end();
-      // While it is tried out whether a server takes what a login asks for.
-      slow = true;
-      const trying = await RawClient.connect(pooler);
-      trying.startup(as);
-      await leaveAtSet(trying);
-      // And in front of a query.
-      const asking = await open(pooler, { ...login, parameters: { TimeZone: "Known" } });
-      const other = await open(pooler);
-      assert.is(await ask(other, [f.Q("good")]), good);
-      await other.end();
-      slow = true;
-      asking.send(f.Q("good"));
-      await leaveAtSet(asking);
-    });
   });
 }
 
