@@ -4,17 +4,11 @@
 // Invariant: a server is not reused before PostgreSQL has closed every cancel connection for it.
 
 import type { CancelOutcome } from "../../../shared/bus/mod.ts";
-import {
-  connectTcp,
-  connectUnix,
-  Errno,
-  Stream,
-  type StreamOwner,
-  type Timer,
-} from "../../../shared/sys/mod.ts";
+import { Errno, Stream, type StreamOwner, type Timer } from "../../../shared/sys/mod.ts";
 import { cancelKeyWorker, cancelRequest, sameSecret } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
+import { dial } from "./dial.ts";
 import type { Plane } from "./plane.ts";
 import { Request } from "./requests.ts";
 import type { ServerConnection } from "./server.ts";
@@ -215,9 +209,7 @@ class CancelConnection implements StreamOwner {
   open(): void {
     const server = this.#server;
     server.cancels++;
-    const { address, port } = server;
-    const unix = address.startsWith("/") || address.startsWith("@");
-    const fd = unix ? connectUnix(`${address}/.s.PGSQL.${port}`) : connectTcp(address, port);
+    const fd = dial(server.address, server.port);
     const limit = this.#plane.settings.cancelWaitTimeoutMs;
     if (limit > 0) this.#timer = this.#plane.reactor.after(limit, () => this.#end("timedOut"));
     if (fd < 0) {

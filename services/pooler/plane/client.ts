@@ -7,19 +7,14 @@ import type { PoolMode } from "../../../shared/config/mod.ts";
 import {
   Errno,
   errnoText,
-  peerAddress,
   type SocketAddress,
   Stream,
   type StreamOwner,
-  SysError,
 } from "../../../shared/sys/mod.ts";
 import {
-  concatBytes,
   Frontend,
   frontendFrameProblem,
-  parameterStatus,
   readInt32,
-  readyForQuery,
   scanSql,
   SqlFlag,
 } from "../../../shared/wire/mod.ts";
@@ -29,15 +24,17 @@ import { ClientLogin } from "./client_login.ts";
 import type { ConsoleSession } from "./console_session.ts";
 import { Gather } from "./gather.ts";
 import type { ParameterSet } from "./parameters.ts";
+import { Peer } from "./peer.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
-import { error, fatal, type Refusal, refusals } from "./refusals.ts";
+import { fatal, type Refusal, refusals } from "./refusals.ts";
 import { deallocated, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import { anything } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
 import type { StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
+import { Unlinked } from "./unlinked.ts";
 
 /** A named Parse is held whole; larger ones are refused. */
 const parseMax = 16 * 1024 * 1024;
@@ -48,9 +45,6 @@ const unwantedMax = 256 * 1024;
 /** How long a closed client gets to take its last message. */
 const lingerMs = 2000;
 
-/** The address of a client that was gone before anybody asked. */
-const nowhere: SocketAddress = { host: "unknown", port: 0 };
-const readyIdle = readyForQuery("I");
 const noSecret = new Uint8Array(0);
 const noGates: readonly ClientGate[] = [];
 
@@ -59,6 +53,8 @@ export class ClientSession implements StreamOwner {
   readonly stream: Stream;
   readonly id: number;
   readonly connectedAt: number;
+  readonly #peer: Peer;
+  readonly #unlinked: Unlinked;
   /** Set until the login is over. */
   login: ClientLogin | null;
   console: ConsoleSession | null = null;
@@ -87,7 +83,7 @@ export class ClientSession implements StreamOwner {
   /** The minor version of protocol 3 that it speaks. */
   minor = 0;
   /** The secret of its cancel key: 4 bytes, 32 from protocol 3.2 on. */
-  secret = noSecret;
+  secret: Uint8Array = noSecret;
   /** When its last transaction began. */
   requestAt = 0;
 
@@ -107,8 +103,6 @@ export class ClientSession implements StreamOwner {
   #gather: Gather | null = null;
   #bodyLeft = 0;
   #bodyDrop = false;
-  /** Messages are skipped up to a Sync, as the server would after an error. */
-  #skipToSync = false;
   /** The SET that goes in front of the next batch. */
   #ownSql = "";
   /** Terminate was read while a request is still running. */
@@ -123,7 +117,6 @@ export class ClientSession implements StreamOwner {
   unnamedOn: ServerConnection | null = null;
   /** Its input waits until it is known which prepared statements a query has left. */
   #held = false;
-  #address: SocketAddress | null = null;
 
   constructor(plane: Plane, fd: number, unixSocket: boolean) {
     this.plane = plane;
@@ -134,6 +127,8 @@ export class ClientSession implements StreamOwner {
     this.defaults = this.parameters.values;
     this.login = new ClientLogin(this, unixSocket);
     this.stream = new Stream(plane.reactor, fd, this);
+    this.#unlinked = new Unlinked(this.stream);
+    this.#peer = new Peer(fd);
   }
 
   /** Where the server's bytes go: nowhere once the client has said good-bye. */
@@ -159,16 +154,9 @@ export class ClientSession implements StreamOwner {
     outlet.flush();
   }
 
-  /** The peer's; remembered, since the kernel forgets it when the peer resets the connection. */
+  /** The peer's. */
   get address(): SocketAddress {
-    if (this.#address !== null) return this.#address;
-    try {
-      this.#address = peerAddress(this.stream.fd);
-    } catch (error) {
-      if (!(error instanceof SysError)) throw error;
-      return nowhere;
-    }
-    return this.#address;
+    return this.#peer.address;
   }
 
   // --- events of the stream
@@ -326,7 +314,7 @@ export class ClientSession implements StreamOwner {
   /** Links; true if the client can go on at once. */
   #link(server: ServerConnection): boolean {
     this.requestAt = this.plane.reactor.now;
-    const extras = this.plane.tracker.setsExtras(this.parameters, server);
+    const extras = this.plane.tracker.setsExtras(this.parameters, server.session);
     const sql = server.link(this);
     if (sql === "") return true;
     if (this.login === null && !extras) {
@@ -346,26 +334,20 @@ export class ClientSession implements StreamOwner {
    * where they differ from what it knows; null if nowhere.
    */
   onParametersSet(
-    server: ServerConnection,
+    { session }: ServerConnection,
     asked: ParameterSet,
     spelled: ParameterSet,
   ): Uint8Array | null {
     this.parameters = spelled;
     if (asked === this.initial) this.initial = spelled;
     if (this.login !== null) {
-      (this.pool as Pool).onAccepted(server, asked, spelled);
+      (this.pool as Pool).onAccepted(session, asked, spelled);
       return null;
     }
     const told = this.defaults;
-    this.defaults = server.defaults;
-    if (asked === spelled && told === server.defaults) return null;
-    const messages: Uint8Array[] = [];
-    for (const [index, name] of this.plane.tracker.names.entries()) {
-      const value = spelled.values[index] ?? server.defaults[index] ?? null;
-      if (value === null || value === (asked.values[index] ?? told[index])) continue;
-      messages.push(parameterStatus(name, value));
-    }
-    return messages.length === 0 ? null : concatBytes(...messages);
+    this.defaults = session.defaults;
+    if (asked === spelled && told === session.defaults) return null;
+    return this.plane.tracker.reports(asked, told, spelled, session.defaults);
   }
 
   resumeLinked(): void {
@@ -428,7 +410,7 @@ export class ClientSession implements StreamOwner {
         return;
       }
       if (server === null) {
-        if (this.#answeredUnlinked(type)) {
+        if (this.#unlinked.answers(type)) {
           keep = false;
         } else {
           // Small messages come whole before a server is taken for them.
@@ -493,7 +475,9 @@ export class ClientSession implements StreamOwner {
                 if (end - at < TAIL_MAX) return this.#wait(server, run, at, end);
                 return this.#refuse(refusals.brokenBind, run, at);
               }
-              if (requests.cycles > 0 && this.#isUnsure(server, portalEnd + 1, nameEnd)) {
+              if (
+                requests.cycles > 0 && plane.prepared.isUnsure(this, server, portalEnd + 1, nameEnd)
+              ) {
                 return this.#hold(server, run, at, end);
               }
               server.synced = false;
@@ -542,13 +526,11 @@ export class ClientSession implements StreamOwner {
                 }
                 server.synced = false;
                 (this.pool as Pool).counters[Counter.clientParses]!++;
-                const name = (flags & SqlFlag.discards) === 0 || next > end || this.names === null
-                  ? null
-                  : deallocated(this.names, bytes, at + 6, zeroAt(bytes, at + 6, next));
-                if (name !== null) {
-                  outlet.pass(run, at);
+                if (
+                  (flags & SqlFlag.discards) !== 0 && next <= end && this.names !== null &&
+                  plane.prepared.parseDeallocate(this, server, bytes, at, next, run)
+                ) {
                   run = at;
-                  plane.prepared.parseDeallocate(this, server, name);
                   keep = false;
                   break;
                 }
@@ -568,7 +550,7 @@ export class ClientSession implements StreamOwner {
               }
               if (requests.cycles > 0 && server.isUnsure) {
                 const nameEnd = zeroAt(bytes, at + 5, next);
-                if (this.#isUnsure(server, at + 5, nameEnd, next)) {
+                if (plane.prepared.isUnsure(this, server, at + 5, nameEnd, next)) {
                   return this.#hold(server, run, at, end);
                 }
               }
@@ -592,7 +574,7 @@ export class ClientSession implements StreamOwner {
               }
               if (
                 requests.cycles > 0 && bytes[at + 5] === 0x53 &&
-                this.#isUnsure(server, at + 6, next - 1)
+                plane.prepared.isUnsure(this, server, at + 6, next - 1)
               ) {
                 return this.#hold(server, run, at, end);
               }
@@ -675,45 +657,12 @@ export class ClientSession implements StreamOwner {
     if (server.releasable) server.release();
   }
 
-  /**
-   * Whether it is open what the statement name [from, to) will mean, or whether the server will have
-   * the statement: that depends on requests that are not answered yet. `textEnd`: where the text
-   * behind the name ends, if this is a Parse.
-   */
-  #isUnsure(server: ServerConnection, from: number, to: number, textEnd = 0): boolean {
-    if (from === to || server.copyIn || !server.isUnsure) return false;
-    if (server.mayDiscard || server.residue.maySet) return true;
-    const bytes = this.plane.arena.bytes;
-    const named = this.names?.get(bytes, from, to)?.statement ?? null;
-    const text = textEnd > to
-      ? server.pool.statements.find(bytes, to + 1, textEnd, this.dialect)
-      : null;
-    return server.journal.isOpen([named, text], bytes, from, to);
-  }
-
   /** Sends what was relayed and keeps the rest until the requests before it are answered. */
   #hold(server: ServerConnection, run: number, at: number, end: number): void {
     this.#input = this.plane.arena.bytes.slice(at, end);
     this.#held = true;
     this.#wait(server, run, at, at);
     if (this.#held && !this.closed) this.stream.pause(true);
-  }
-
-  /** What needs no server, since no transaction is open. */
-  #answeredUnlinked(type: number): boolean {
-    switch (type) {
-      case Frontend.sync:
-        this.#skipToSync = false;
-        this.stream.sendBytes(readyIdle);
-        return true;
-      case Frontend.flush:
-      // Late parts of a copy that has failed already: PostgreSQL ignores them too.
-      case Frontend.copyData:
-      case Frontend.copyDone:
-      case Frontend.copyFail:
-        return true;
-    }
-    return this.#skipToSync;
   }
 
   #putOwn(server: ServerConnection): void {
@@ -787,18 +736,10 @@ export class ClientSession implements StreamOwner {
     if (!this.queued || pool === null || input === null || this.login !== null) return;
     pool.dequeue(this);
     this.#input = null;
-    this.stream.sendBytes(error(refusals.cancelledInQueue));
-    let used = 0;
-    const type = input[0] as number;
-    if (type === Frontend.query || type === Frontend.functionCall) {
-      const length = 1 + readInt32(input, 1);
-      used = Math.min(length, input.length);
-      this.#bodyLeft = length - used;
-      this.#bodyDrop = true;
-      this.stream.sendBytes(readyIdle);
-    } else {
-      this.#skipToSync = true;
-    }
+    const length = this.#unlinked.refuse(input, refusals.cancelledInQueue);
+    const used = Math.min(length, input.length);
+    this.#bodyLeft = length - used;
+    this.#bodyDrop = true;
     this.stream.resume();
     if (used === input.length) return;
     this.plane.arena.bytes.set(input.subarray(used), 0);

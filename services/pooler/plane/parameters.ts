@@ -3,6 +3,8 @@
 // packet: set on a server when a client that has them gets it, reset for the next one that has not.
 // Sets of them are interned, so that "nothing to do" is one comparison of identity.
 
+import { concatBytes, parameterStatus } from "../../../shared/wire/mod.ts";
+
 /** One parameter that is not tracked. */
 export type Extra = readonly [name: string, value: string];
 
@@ -199,6 +201,25 @@ export class ParameterTracker {
     if (wanted.extras.length === 0) return false;
     return wanted.extras !== server.extras || server.extrasUnsure ||
       wanted.extras.some(([name]) => identities.includes(name.toLowerCase()));
+  }
+
+  /**
+   * The messages that tell a client what it has, which knows of `told` and what it asked for; null if it is
+   * all the same.
+   */
+  reports(
+    asked: ParameterSet,
+    told: readonly (string | null)[],
+    spelled: ParameterSet,
+    defaults: readonly (string | null)[],
+  ): Uint8Array | null {
+    const messages: Uint8Array[] = [];
+    for (const [index, name] of this.names.entries()) {
+      const value = spelled.values[index] ?? defaults[index] ?? null;
+      if (value === null || value === (asked.values[index] ?? told[index])) continue;
+      messages.push(parameterStatus(name, value));
+    }
+    return messages.length === 0 ? null : concatBytes(...messages);
   }
 
   /** The server has what was asked for: notes so, and returns it as the server spells it. */

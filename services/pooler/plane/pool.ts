@@ -20,8 +20,10 @@ import type { Credential } from "./credentials.ts";
 import { Dialects, type Extra, type ParameterSet, sameValues } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
-import { ServerConnection, ServerState } from "./server.ts";
+import { ServerConnection } from "./server.ts";
 import type { ServerOwner } from "./server_owner.ts";
+import { ServerState } from "./server_state.ts";
+import type { SessionSettings } from "./session_settings.ts";
 import { StatementTable } from "./statements.ts";
 import { Counter, PoolStats } from "./stats.ts";
 
@@ -292,12 +294,12 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.plane.logServer(server, "new connection to server");
     const { connectQuery } = this.database;
     if (connectQuery === null) server.toIdle();
-    else server.prime(connectQuery);
+    else server.upkeep.prime(connectQuery);
   }
 
-  #onWelcome(server: ServerConnection, parameters: ReadonlyMap<string, string>): void {
+  #onWelcome({ session }: ServerConnection, parameters: ReadonlyMap<string, string>): void {
     // One object for equal ones: links compare them by identity.
-    if (sameValues(server.defaults, this.defaults)) server.defaults = this.defaults;
+    if (sameValues(session.defaults, this.defaults)) session.defaults = this.defaults;
     const before = this.welcome;
     const isSame = before !== null && before.size === parameters.size &&
       [...parameters].every(([name, value]) => before.get(name) === value);
@@ -307,8 +309,8 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.#greetings.clear();
     this.#longGreetings.clear();
     this.welcome = new Map(parameters);
-    this.defaults = server.defaults;
-    this.dialects.renew(server.defaults);
+    this.defaults = session.defaults;
+    this.dialects.renew(session.defaults);
   }
 
   /** How servers of this pool spell what a client asks for; null = it has to be tried. */
@@ -329,12 +331,12 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   /** A server has taken what a client asked for. */
-  onAccepted(server: ServerConnection, asked: ParameterSet, spelled: ParameterSet): void {
+  onAccepted(session: SessionSettings, asked: ParameterSet, spelled: ParameterSet): void {
     const { tracker } = this.plane;
     this.#accepted.set(asked, spelled);
     this.#accepted.set(spelled, spelled);
     this.#accepted.set(tracker.nameless(asked), tracker.nameless(spelled));
-    if (spelled.extras.length > 0) this.#reports.set(spelled.extras, new Map(server.reported));
+    if (spelled.extras.length > 0) this.#reports.set(spelled.extras, new Map(session.reported));
   }
 
   /**

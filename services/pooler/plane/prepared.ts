@@ -59,6 +59,28 @@ export class Prepared {
     return { code: "26000", message: `prepared statement "${name}" does not exist` };
   }
 
+  /**
+   * Whether it is open what the statement name [from, to) will mean, or whether the server will have
+   * the statement: that depends on requests that are not answered yet. `textEnd`: where the text
+   * behind the name ends, if this is a Parse.
+   */
+  isUnsure(
+    client: ClientSession,
+    server: ServerConnection,
+    from: number,
+    to: number,
+    textEnd = 0,
+  ): boolean {
+    if (from === to || server.copyIn || !server.isUnsure) return false;
+    if (server.mayDiscard || server.residue.maySet) return true;
+    const { bytes } = this.#plane.arena;
+    const named = client.names?.get(bytes, from, to)?.statement ?? null;
+    const text = textEnd > to
+      ? server.pool.statements.find(bytes, to + 1, textEnd, client.dialect)
+      : null;
+    return server.journal.isOpen([named, text], bytes, from, to);
+  }
+
   putFailing(server: ServerConnection, failure: Refusal): void {
     this.#plane.outlet.put(failingBind);
     server.requests.push(Request.failsHere);
@@ -179,9 +201,23 @@ export class Prepared {
     return entry === null;
   }
 
-  /** A Parse whose text is DEALLOCATE of a client's name: what it drops when it is executed is a stub. */
-  parseDeallocate(client: ClientSession, server: ServerConnection, name: StatementName): void {
+  /**
+   * An unnamed Parse whose text is DEALLOCATE of a client's name: what it drops when it is executed is a
+   * stub. False if it is something else; else all up to it is passed on.
+   */
+  parseDeallocate(
+    client: ClientSession,
+    server: ServerConnection,
+    bytes: Uint8Array,
+    at: number,
+    next: number,
+    run: number,
+  ): boolean {
+    const names = client.names as StatementNames;
+    const name = deallocated(names, bytes, at + 6, zeroAt(bytes, at + 6, next));
+    if (name === null) return false;
     const { outlet } = this.#plane;
+    outlet.pass(run, at);
     const { requests, journal } = server;
     outlet.put(stubClose);
     requests.push(Request.ownClose);
@@ -191,8 +227,9 @@ export class Prepared {
     journal.record(null, null, null, null);
     outlet.put(stubDrop);
     requests.push(Request.parseNamed);
-    client.names?.remove(name);
+    names.remove(name);
     journal.record(null, null, null, name);
+    return true;
   }
 
   /** A query that is DEALLOCATE of a client's name, alone: the statement stays, for others. */

@@ -59,6 +59,12 @@ export class Requests {
     return last === Request.query || last === Request.sync || last === Request.functionCall;
   }
 
+  /** Whether the one at the front is not the server's to answer. */
+  get isHere(): boolean {
+    const front = this.front();
+    return front === Request.parseHere || front === Request.closeHere || front === Request.copyEnd;
+  }
+
   front(): number {
     return this.#count === 0 ? Request.none : this.#codes[this.#head] as number;
   }
@@ -117,4 +123,10 @@ export class Requests {
     this.#codes = larger;
     this.#head = 0;
   }
+}
+
+/** Whether a request of this kind has an entry in the journal. */
+export function hasJournal(code: number): boolean {
+  return code === Request.parseNamed || code === Request.ownParse || code === Request.parseHere ||
+    code === Request.ownClose || code === Request.closeHere || code === Request.failsHere;
 }

@@ -1,117 +1,55 @@
-// One connection to PostgreSQL that is logged in, the relay of its messages to the linked client, and
-// what is done on it between two clients. Logging in is server_login.ts; which client gets it is the
+// One connection to PostgreSQL that is logged in, and the relay of its messages to the linked client.
+// Logging in is server_login.ts, what is done between two clients upkeep.ts; which client gets it is the
 // pool's decision.
 // Invariants: a server is linked to at most one client; it goes back to its owner only when nothing
 // is owed (ReadyForQuery `I`, no request outstanding, no half-sent message, no cancel on its way) and
 // nothing of its last client's is left in its session.
 
-import {
-  connectTcp,
-  connectUnix,
-  Errno,
-  errnoText,
-  setNoDelay,
-  Stream,
-  type StreamOwner,
-  type Timer,
-} from "../../../shared/sys/mod.ts";
+import { Errno, errnoText, setNoDelay, Stream, type StreamOwner } from "../../../shared/sys/mod.ts";
 import {
   Backend,
   backendFrameProblem,
-  copyFailMessage,
-  parameterStatus,
   parseBackendKeyData,
   type ParsedError,
   parseErrorFields,
-  parseParameterStatus,
   queryMessage,
   readInt32,
-  syncMessage,
   terminateMessage,
 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
+import { dial, isSocketDir } from "./dial.ts";
 import { Journal, type JournalEntry } from "./journal.ts";
-import { type Extra, noExtras, type ParameterSet } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
-import { failingBind } from "./prepared.ts";
 import { error, type Refusal, refusals } from "./refusals.ts";
-import { Request, Requests } from "./requests.ts";
-import { Residue, Wipe } from "./residue.ts";
+import { hasJournal, Request, Requests } from "./requests.ts";
+import { Residue } from "./residue.ts";
 import { ServerLogin } from "./server_login.ts";
 import type { ServerConsumer, ServerOwner } from "./server_owner.ts";
+import { moved, ServerState } from "./server_state.ts";
+import { SessionSettings } from "./session_settings.ts";
 import { PreparedOnServer, type StatementName } from "./statements.ts";
 import { Counter } from "./stats.ts";
-
-/** Who is in which state: see each member; `move` is the only way from one to another. */
-export const ServerState = {
-  /** connect() or login going on; leaves to tested, idle or closed. */
-  login: "login",
-  /** In the pool's idle list; leaves when linked or closed. */
-  idle: "idle",
-  /** Linked to a client; leaves when that gives it back, or closed. */
-  active: "active",
-  /** Without a client; nothing is sent to it while a cancel for it is on its way. */
-  beingCanceled: "being_canceled",
-  /** Without a client; it still answers one that has gone, or queries of the pooler's. */
-  tested: "tested",
-  closed: "closed",
-} as const;
-export type ServerState = typeof ServerState[keyof typeof ServerState];
-
-const from: Record<ServerState, readonly ServerState[]> = {
-  login: [],
-  idle: ["login", "active", "being_canceled", "tested"],
-  active: ["idle", "login"],
-  being_canceled: ["active", "tested"],
-  tested: ["login", "active", "being_canceled"],
-  closed: ["login", "idle", "active", "being_canceled", "tested"],
-};
+import { Tag, tagOf } from "./tags.ts";
+import { Upkeep } from "./upkeep.ts";
 
 const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
 const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
-const statusIdle = 0x49;
+/** Transaction status bytes of ReadyForQuery. */
+export const statusIdle = 0x49;
 const statusInTransaction = 0x54;
 const statusFailed = 0x45;
 /** A client that was stopped for its many outstanding requests is read again below this. */
 const resumeBelow = 1024;
-const deallocateAll = bytesOf("DEALLOCATE ALL\0");
-const discardAll = bytesOf("DISCARD ALL\0");
-const listen = bytesOf("LISTEN\0");
-const unlisten = bytesOf("UNLISTEN\0");
-const reset = bytesOf("RESET\0");
-const alter = bytesOf("ALTER ");
-const drop = bytesOf("DROP ");
-const set = bytesOf("SET\0");
-const prepare = bytesOf("PREPARE\0");
-const someRows = bytesOf("SELECT 1\0");
-const outdatedPlan = bytesOf("\0RRevalidateCachedQuery\0");
 
 const terminate = terminateMessage();
-const sync = syncMessage();
-const endOfCopy = copyFailMessage("client has gone");
-
-/** What a client has left behind is stopped and rolled back in this time, or the server is closed. */
-const recoverMs = 1000;
-/** A query that cleans the session may take this long. */
-const choreMs = 10_000;
-/** Undoes what SET, SET ROLE and SET SESSION AUTHORIZATION have done. */
-const wipeSettings = "SET SESSION AUTHORIZATION DEFAULT;RESET ROLE;RESET ALL";
-const wipeEverything = "DISCARD ALL";
-const findLocks = "SELECT 1 FROM pg_catalog.pg_locks WHERE locktype='advisory' AND " +
-  "pid=pg_catalog.pg_backend_pid() LIMIT 1";
-
 /** A query of the pooler's on a server. */
-interface OwnQuery {
-  /** Called with the tag of each of its commands: [at, end) of the arena. */
-  readonly onTag: ((bytes: Uint8Array, at: number, end: number) => void) | null;
+export interface OwnQuery {
+  /** Called with the tag of each of its commands. */
+  readonly onTag: ((tag: Tag) => void) | null;
   /** Called after its ReadyForQuery. */
   readonly onEnd: (failure: ParsedError | null) => void;
-}
-
-function bytesOf(text: string): Uint8Array {
-  return new TextEncoder().encode(text);
 }
 
 export class ServerConnection implements StreamOwner {
@@ -129,6 +67,8 @@ export class ServerConnection implements StreamOwner {
   readonly prepared: PreparedOnServer;
   readonly journal: Journal;
   readonly residue = new Residue();
+  readonly session = new SessionSettings(this);
+  readonly upkeep = new Upkeep(this);
   /** The client whose unnamed statement this server holds. */
   unnamedOwner: ClientSession | null = null;
   /** What its text may do, see scanSql. */
@@ -147,18 +87,6 @@ export class ServerConnection implements StreamOwner {
   mayReset = false;
   /** The name that a DEALLOCATE which runs takes away from the client. */
   deallocating: StatementName | null = null;
-
-  /** Current values of the tracked parameters, and those without anybody's SET. */
-  values: (string | null)[];
-  defaults: readonly (string | null)[];
-  /** What the pooler has set beside them. */
-  extras: readonly Extra[] = noExtras;
-  /** They may have been undone since. */
-  extrasUnsure = false;
-  /** Current values of what else it reports. */
-  reported = new Map<string, string>();
-  /** The client set that all this satisfies. */
-  syncedFor: ParameterSet | null = null;
 
   processId = 0;
   secret: Uint8Array | null = null;
@@ -182,18 +110,7 @@ export class ServerConnection implements StreamOwner {
   /** The query of the pooler's that is outstanding. */
   #own: OwnQuery | null = null;
   #ownFailure: ParsedError | null = null;
-  /** server_reset_query has to run. */
-  #resetDue = false;
-  #rolledBack = false;
-  /** Ends what takes too long between two clients. */
-  #choreTimer: Timer | null = null;
   #lastWords: ParsedError | null = null;
-  /** What the last query of the pooler's for parameters asks for. */
-  #asked: ParameterSet;
-  /** Parameters that were reported since the last ReadyForQuery, and whether by a RESET. */
-  #reported: number[] = [];
-  #wasReset = false;
-
   constructor(plane: Plane, pool: Pool, owner: ServerOwner, id: number) {
     this.plane = plane;
     this.pool = pool;
@@ -202,17 +119,11 @@ export class ServerConnection implements StreamOwner {
     this.connectedAt = plane.reactor.now;
     this.prepared = new PreparedOnServer(pool.statements);
     this.journal = new Journal(this.prepared, pool.statements);
-    this.#asked = plane.tracker.none;
-    this.values = [...this.#asked.values];
-    this.defaults = this.values;
     this.login = new ServerLogin(this);
   }
 
   move(to: ServerState): void {
-    if (!from[to].includes(this.state)) {
-      throw new Error(`move server connection: ${this.state} to ${to}, wanted ${from[to]}`);
-    }
-    this.state = to;
+    this.state = moved(this.state, to);
   }
 
   /** Connects and logs in. The slot of its owner's lease is taken here. */
@@ -223,8 +134,8 @@ export class ServerConnection implements StreamOwner {
     plane.openServers++;
     this.address = host;
     this.port = port;
-    if (host.startsWith("/") || host.startsWith("@")) {
-      this.#onSocket(connectUnix(`${host}/.s.PGSQL.${port}`), false);
+    if (isSocketDir(host)) {
+      this.#dial();
       return;
     }
     plane.resolve(host, (addresses, reason) => {
@@ -235,26 +146,24 @@ export class ServerConnection implements StreamOwner {
         return;
       }
       this.address = address;
-      this.#onSocket(connectTcp(address, port), true);
+      this.#dial();
     });
   }
 
   /** Once more and in the same slot: the other end is closed. */
   reconnect(): void {
-    const { address, port } = this;
     this.stream.close();
     this.#tail = null;
-    const unix = address.startsWith("/") || address.startsWith("@");
-    const fd = unix ? connectUnix(`${address}/.s.PGSQL.${port}`) : connectTcp(address, port);
-    this.#onSocket(fd, !unix);
+    this.#dial();
   }
 
-  #onSocket(fd: number, tcp: boolean): void {
+  #dial(): void {
+    const fd = dial(this.address, this.port);
     if (fd < 0) {
       this.login?.fail("08001", `connect failed: ${errnoText(-fd)}`);
       return;
     }
-    if (tcp) {
+    if (!isSocketDir(this.address)) {
       setNoDelay(fd);
       this.plane.keepAlive(fd);
     }
@@ -333,7 +242,7 @@ export class ServerConnection implements StreamOwner {
     if (this.state === ServerState.closed) return;
     const wasIdle = this.state === ServerState.idle;
     this.move(ServerState.closed);
-    this.#choreTimer?.cancel();
+    this.upkeep.end();
     // Anywhere else it could become a part of what was sent before.
     if (wasIdle && this.stream.pending === 0) this.stream.sendBytes(terminate);
     this.plane.departures.add(this, this.requests.count > 0);
@@ -348,61 +257,10 @@ export class ServerConnection implements StreamOwner {
     this.owner.onClosed(this);
   }
 
-  /**
-   * Its client left in the middle of something: what runs is cancelled, and rolled back. The server is
-   * kept if that succeeds in time.
-   */
+  /** Its client left in the middle of something. */
   abandon(reason: string): void {
-    const client = this.client;
-    const busy = this.requests.count > (this.#own === null ? 0 : 1);
-    if (client === null || !client.sentWhole || (busy && this.secret === null)) {
-      this.#giveUp(reason);
-      return;
-    }
-    if (busy) this.plane.cancels.abandon(this);
-    this.#untie(client);
-    this.move(ServerState.tested);
     this.#bodyDrop = true;
-    this.#limit(recoverMs, reason);
-    if (this.stream.paused) this.stream.resume();
-    this.#endInput();
-    this.#tidy();
-  }
-
-  /** Closes it, and cancels what it runs. */
-  #giveUp(reason: string): void {
-    if (this.requests.count > 0) this.plane.cancels.abandon(this);
-    this.close(reason);
-  }
-
-  /** What is done between two clients may take so long. */
-  #limit(ms: number, reason: string): void {
-    this.#choreTimer?.cancel();
-    this.#choreTimer = this.plane.reactor.after(ms, () => this.#giveUp(reason));
-  }
-
-  /**
-   * Says what a client that has gone has still to say: that nothing more of it comes. A Sync would
-   * commit what stands before it, so something that fails goes first.
-   */
-  #endInput(): void {
-    const { requests, stream } = this;
-    let result = 0;
-    if (this.copyIn) {
-      this.copyIn = false;
-      result = stream.sendBytes(endOfCopy);
-    }
-    if (!requests.endsCycle && (requests.count > 0 || !this.synced)) {
-      if (!this.skipping) {
-        requests.push(Request.bind);
-        stream.sendBytes(failingBind);
-      }
-      requests.push(Request.sync);
-      this.journal.group++;
-      this.skipping = false;
-      result = stream.sendBytes(sync);
-    }
-    if (result < 0) this.onBroken(errnoText(-result));
+    this.upkeep.recover(this.client, reason);
   }
 
   // --- linking
@@ -420,31 +278,12 @@ export class ServerConnection implements StreamOwner {
     this.transactionAt = now;
     this.requestAt = now;
     this.pool.counters[Counter.assignments]!++;
-    if (this.syncedFor === client.parameters && this.defaults === client.defaults) return "";
-    return this.#parameterSql(client);
-  }
-
-  /** The SQL that sets a client's parameters; if there is nothing to do, that is noted. */
-  #parameterSql(client: ClientSession): string {
-    this.#asked = client.parameters;
-    this.syncedFor = null;
-    const sql = this.plane.tracker.setStatement(client.parameters, this);
-    if (sql !== "") return sql;
-    const told = this.#settle();
-    if (told !== null) client.stream.sendBytes(told);
-    return "";
-  }
-
-  /** The server has what was asked for. Returns what its client is to be told of that. */
-  #settle(): Uint8Array | null {
-    const asked = this.#asked;
-    const spelled = this.plane.tracker.settle(this, asked);
-    return this.client?.onParametersSet(this, asked, spelled) ?? null;
+    return this.session.isFor(client) ? "" : this.session.sqlFor(client);
   }
 
   /** The message that sets the linked client's parameters; counts as outstanding from now on. */
   parameterQuery(sql: string): Uint8Array {
-    return this.#ownQuery(sql, this.#settingParameters);
+    return this.#ownQuery(sql, this.session.query);
   }
 
   #ownQuery(sql: string, query: OwnQuery): Uint8Array {
@@ -454,9 +293,15 @@ export class ServerConnection implements StreamOwner {
     return queryMessage(sql);
   }
 
-  #sendOwn(sql: string, query: OwnQuery): void {
+  /** Runs a query of the pooler's; none may be outstanding. */
+  ask(sql: string, query: OwnQuery): void {
     const result = this.stream.sendBytes(this.#ownQuery(sql, query));
     if (result < 0) this.onBroken(errnoText(-result));
+  }
+
+  /** Whether a query of the pooler's is outstanding. */
+  get isAsked(): boolean {
+    return this.#own !== null;
   }
 
   /** Bytes of input that are kept here. */
@@ -487,103 +332,17 @@ export class ServerConnection implements StreamOwner {
   release(): void {
     const client = this.client;
     if (client === null) return;
-    this.#untie(client);
+    this.untie(client);
     client.onUnlinked();
     if (this.stream.paused) this.stream.resume();
-    this.#tidy();
+    this.upkeep.tidy();
   }
 
-  #untie(client: ClientSession): void {
+  untie(client: ClientSession): void {
     this.client = null;
     client.server = null;
-    const { serverResetQuery, serverResetQueryAlways } = this.plane.settings;
-    // At its login a client has sent nothing yet.
-    const isSession = client.mode === "session" && client.login === null;
-    this.#resetDue = serverResetQuery !== "" && (isSession || serverResetQueryAlways);
-    const { residue } = this;
-    if (!isSession && (client.pinned || residue.locksUnsure || residue.listening)) {
-      residue.wipe = Wipe.everything;
-    }
     if (client.closed && this.unnamedOwner === client) this.unnamedOwner = null;
-  }
-
-  /** Without a client: does what there is to do before it is idle, one thing after the other. */
-  #tidy(): void {
-    if (this.isClosed || this.requests.count > 0 || !this.synced) return;
-    if (this.cancels > 0) {
-      if (this.state !== ServerState.beingCanceled) this.move(ServerState.beingCanceled);
-      return;
-    }
-    const sql = this.closeNeeded ? null : this.#chore();
-    if (sql === null) {
-      this.#choreTimer?.cancel();
-      this.#choreTimer = null;
-      this.#rolledBack = false;
-      this.toIdle();
-      return;
-    }
-    if (this.state !== ServerState.tested) this.move(ServerState.tested);
-    this.#sendOwn(sql, this.#tidying);
-  }
-
-  /** The next query that brings the session nearer to what it was after the login; null = it is. */
-  #chore(): string | null {
-    if (this.status !== statusIdle) {
-      if (this.#rolledBack) this.closeNeeded = true;
-      this.#rolledBack = true;
-      return "ROLLBACK";
-    }
-    const { residue } = this;
-    let sql: string;
-    if (this.#resetDue) {
-      this.#resetDue = false;
-      sql = this.plane.settings.serverResetQuery;
-      if (sql === wipeEverything) residue.clear();
-    } else if (residue.wipe !== Wipe.nothing) {
-      sql = residue.due === Wipe.everything ? wipeEverything : wipeSettings;
-      residue.clear();
-    } else {
-      return null;
-    }
-    this.#forgetParameters(sql);
-    this.#limit(choreMs, "reset query failed: timeout");
-    return sql;
-  }
-
-  /** What the pooler has set here may be gone. */
-  #forgetParameters(sql: string): void {
-    if (sql === wipeEverything || sql === wipeSettings) this.extras = noExtras;
-    this.extrasUnsure = true;
-    this.syncedFor = null;
-  }
-
-  readonly #tidying: OwnQuery = {
-    onTag: null,
-    onEnd: (failure) => {
-      if (failure !== null) this.close(`reset query failed: ${failure.message}`);
-    },
-  };
-
-  /** Whether its client, which has used session locks, has any left. */
-  #checkLocks(client: ClientSession): void {
-    this.residue.locksUnsure = false;
-    let locked = false;
-    this.#sendOwn(findLocks, {
-      onTag: (bytes, at, end) => locked = startsWith(bytes, at, end, someRows),
-      onEnd: () => client.pin(locked),
-    });
-  }
-
-  /** Runs a query before the first client gets it. */
-  prime(sql: string): void {
-    this.move(ServerState.tested);
-    this.#limit(choreMs, "exec_on_connect query failed: timeout");
-    this.#sendOwn(sql, {
-      onTag: null,
-      onEnd: (failure) => {
-        if (failure !== null) this.close(`exec_on_connect query failed: ${failure.message}`);
-      },
-    });
+    this.upkeep.onLeft(client);
   }
 
   onCancelEnded(timedOut: boolean): void {
@@ -591,7 +350,9 @@ export class ServerConnection implements StreamOwner {
     if (this.state === ServerState.closed) return;
     // A cancel request that nobody answered may still arrive: never let it meet the next client.
     if (timedOut) this.closeNeeded = true;
-    if (this.client === null && this.cancels === 0 && this.state !== ServerState.idle) this.#tidy();
+    if (this.client === null && this.cancels === 0 && this.state !== ServerState.idle) {
+      this.upkeep.tidy();
+    }
   }
 
   toIdle(): void {
@@ -650,9 +411,9 @@ export class ServerConnection implements StreamOwner {
             requests.pop();
             ended = this.#own;
             this.#own = null;
-            if (ended !== this.#settingParameters || this.#ownFailure !== null) break;
+            if (ended !== this.session.query || this.#ownFailure !== null) break;
             // Before what follows: that may change them again.
-            const told = this.#settle();
+            const told = this.session.settle();
             if (told === null) break;
             outlet.pass(run, at);
             run = at;
@@ -669,10 +430,10 @@ export class ServerConnection implements StreamOwner {
             if (this.isClosed) return;
             break;
           }
-          if (this.#reported.length > 0 || this.#wasReset) {
+          if (this.session.hasChanges) {
             outlet.pass(run, at);
             run = at;
-            this.#endOfChanges();
+            this.session.endOfChanges();
           }
           break;
         }
@@ -715,9 +476,10 @@ export class ServerConnection implements StreamOwner {
           if (requests.front() === Request.execute) requests.pop();
           this.copyIn = false;
           if (whole) {
-            if (own) this.#onOwnTag(bytes, at + 5, next);
-            else if (this.deallocating !== null) keep = this.#onDeallocating(bytes, at + 5, next);
-            else this.#onTag(bytes, at + 5, next);
+            const tag = tagOf(bytes, at + 5, next);
+            if (own) this.#onOwnTag(tag);
+            else if (this.deallocating !== null) keep = this.#onDeallocating(tag);
+            else if (tag !== Tag.other) this.#onTag(tag);
           }
           break;
         case Backend.emptyQuery:
@@ -736,7 +498,9 @@ export class ServerConnection implements StreamOwner {
               break;
             }
           }
-          if (whole && parsed.code === "0A000") this.#onUnsupported(bytes, at + 5, next);
+          if (whole && parsed.code === "0A000") {
+            this.pool.statements.onUnsupported(bytes, at + 5, next);
+          }
           if (own) this.#ownFailure = parsed;
           else {
             const replacement = this.#failedRequest();
@@ -749,11 +513,11 @@ export class ServerConnection implements StreamOwner {
           break;
         }
         case Backend.parameterStatus:
-          if (whole) this.#onParameter(bytes.subarray(at + 5, next));
+          if (whole) this.session.onReport(bytes.subarray(at + 5, next));
           break;
         case Backend.copyIn:
           this.copyIn = !requests.enterCopyIn();
-          if (this.client === null) this.#endInput();
+          if (this.client === null) this.upkeep.endInput();
           break;
         case Backend.parameterDescription:
         case Backend.noticeResponse:
@@ -788,7 +552,7 @@ export class ServerConnection implements StreamOwner {
         break;
       }
       at = next;
-      if (requests.count > 0 && this.#hereAtFront()) {
+      if (requests.count > 0 && requests.isHere) {
         outlet.pass(run, at);
         run = at;
         this.#answerHere();
@@ -800,7 +564,7 @@ export class ServerConnection implements StreamOwner {
     const client = this.client;
     if (client === null) {
       if (ended !== null) this.#endOwn(ended);
-      this.#tidy();
+      this.upkeep.tidy();
       return;
     }
     if (pending !== 0) {
@@ -828,8 +592,8 @@ export class ServerConnection implements StreamOwner {
 
   /** Nothing is under way, and the client keeps the server. */
   #onQuiet(client: ClientSession): void {
-    if (this.syncedFor !== client.parameters && this.#resync(client)) return;
-    if (this.residue.locksUnsure) this.#checkLocks(client);
+    if (this.session.syncedFor !== client.parameters && this.#resync(client)) return;
+    if (this.residue.locksUnsure) this.upkeep.checkLocks(client);
     else if (this.plane.stopping) client.fail(refusals.shuttingDown);
     else if (this.closeNeeded && this.plane.settings.serverFastClose) {
       client.fail(refusals.fastClose);
@@ -838,8 +602,8 @@ export class ServerConnection implements StreamOwner {
 
   /** Its client, which keeps it, may have reset what it asked for at its login. True if so. */
   #resync(client: ClientSession): boolean {
-    const sql = this.#parameterSql(client);
-    if (sql !== "") this.#sendOwn(sql, this.#settingParameters);
+    const sql = this.session.sqlFor(client);
+    if (sql !== "") this.ask(sql, this.session.query);
     return sql !== "";
   }
 
@@ -869,7 +633,7 @@ export class ServerConnection implements StreamOwner {
         case Backend.notification:
           break;
         case Backend.parameterStatus:
-          if (whole) this.#onParameter(bytes.subarray(at + 5, next));
+          if (whole) this.session.onReport(bytes.subarray(at + 5, next));
           break;
         case Backend.backendKeyData:
           if (whole) this.takeKey(bytes.subarray(at + 5, next));
@@ -950,14 +714,9 @@ export class ServerConnection implements StreamOwner {
     return front === Request.failsHere ? undo[0]?.failure ?? null : null;
   }
 
-  #hereAtFront(): boolean {
-    const front = this.requests.front();
-    return front === Request.parseHere || front === Request.closeHere || front === Request.copyEnd;
-  }
-
   /** Answers what the server never saw, now that it is its turn. Appends to the outlet. */
   #answerHere(): void {
-    while (this.#hereAtFront()) {
+    while (this.requests.isHere) {
       const code = this.requests.pop();
       if (code === Request.copyEnd) continue;
       this.journal.done();
@@ -968,7 +727,7 @@ export class ServerConnection implements StreamOwner {
   /** Sends the answers that are due although the server owes nothing before them. */
   answerDue(): void {
     const client = this.client;
-    if (client === null || !this.#hereAtFront()) return;
+    if (client === null || !this.requests.isHere) return;
     const outlet = this.plane.outlet;
     outlet.begin(client.stream);
     this.#answerHere();
@@ -983,60 +742,41 @@ export class ServerConnection implements StreamOwner {
   }
 
   /** Commands that change what the session of the server holds are known by their tags. */
-  #onTag(bytes: Uint8Array, at: number, end: number): void {
-    switch (bytes[at]) {
-      case 0x44: // D
-        if (startsWith(bytes, at, end, deallocateAll)) {
-          this.journal.onDiscard(this.client?.names ?? null);
-        } else if (startsWith(bytes, at, end, drop)) {
-          this.pool.statements.renew();
-        } else if (startsWith(bytes, at, end, discardAll)) {
-          if (this.client?.pinned) this.residue.locksUnsure = true;
-          this.#onReset();
-          this.#reported = this.plane.tracker.names.map((_, index) => index);
-          this.journal.onDiscard(this.client?.names ?? null);
-        }
+  #onTag(tag: Tag): void {
+    switch (tag) {
+      case Tag.deallocateAll:
+        return this.journal.onDiscard(this.client?.names ?? null);
+      case Tag.discardAll:
+        if (this.client?.pinned) this.residue.locksUnsure = true;
+        this.session.onDiscard();
+        return this.journal.onDiscard(this.client?.names ?? null);
+      case Tag.alter:
+      case Tag.drop:
+        return this.pool.statements.renew();
+      case Tag.reset:
+        return this.session.onReset();
+      case Tag.set:
+        this.residue.onSet();
+        if (this.mayReset) this.session.onReset();
         return;
-      case 0x41: // A
-        if (startsWith(bytes, at, end, alter)) this.pool.statements.renew();
-        return;
-      case 0x52: // R
-        if (startsWith(bytes, at, end, reset)) this.#onReset();
-        return;
-      case 0x53: // S
-        if (startsWith(bytes, at, end, set)) {
-          this.residue.onSet();
-          if (this.mayReset) this.#onReset();
-        }
-        return;
-      case 0x4c: // L
-        if (startsWith(bytes, at, end, listen)) this.residue.onListen();
-        return;
-      case 0x55: // U
-        if (startsWith(bytes, at, end, unlisten)) this.residue.onListen();
+      case Tag.listen:
+      case Tag.unlisten:
+        return this.residue.onListen();
     }
   }
 
   /** The two tags of a DEALLOCATE that is played; the client sees only its own. */
-  #onDeallocating(bytes: Uint8Array, at: number, end: number): boolean {
-    if (startsWith(bytes, at, end, prepare)) return false;
+  #onDeallocating(tag: Tag): boolean {
+    if (tag === Tag.prepare) return false;
     if (this.deallocating !== null) this.client?.names?.remove(this.deallocating);
     this.deallocating = null;
     return true;
   }
 
-  #onReset(): void {
-    this.#wasReset = true;
-    this.extrasUnsure = true;
-    this.syncedFor = null;
-  }
-
   /** What a query of the pooler's did to the prepared statements; nobody has any by a name of SQL. */
-  #onOwnTag(bytes: Uint8Array, at: number, end: number): void {
-    if (startsWith(bytes, at, end, deallocateAll) || startsWith(bytes, at, end, discardAll)) {
-      this.journal.onDiscard(null);
-    }
-    this.#own?.onTag?.(bytes, at, end);
+  #onOwnTag(tag: Tag): void {
+    if (tag === Tag.deallocateAll || tag === Tag.discardAll) this.journal.onDiscard(null);
+    this.#own?.onTag?.(tag);
   }
 
   /** The key that cancels what this server runs; the last one counts. False if it is damaged. */
@@ -1047,89 +787,8 @@ export class ServerConnection implements StreamOwner {
     this.secret = key.secret;
     return true;
   }
-
-  /**
-   * A statement's table has changed so that its result would: what is prepared from now on is not
-   * taken for what is on the servers already, or everybody would be given the outdated statement.
-   */
-  #onUnsupported(bytes: Uint8Array, from: number, end: number): void {
-    for (let at = from; at < end; at++) {
-      // Field R, the routine: the message itself may be translated.
-      if (startsWith(bytes, at, end, outdatedPlan)) return this.pool.statements.renew();
-    }
-  }
-
-  // --- parameters
-
-  #onParameter(body: Uint8Array): void {
-    const parameter = parseParameterStatus(body);
-    if (parameter === null) return;
-    const index = this.plane.tracker.indexOf(parameter.name);
-    if (index < 0) {
-      this.reported.set(parameter.name, parameter.value);
-      return;
-    }
-    this.values[index] = parameter.value;
-    this.syncedFor = null;
-    const client = this.client;
-    if (client === null || this.requests.front() === Request.ownQuery) return;
-    this.residue.onReport();
-    client.parameters = this.plane.tracker.with(client.parameters, index, parameter.value);
-    this.syncedFor = client.parameters;
-    this.#reported.push(index);
-  }
-
-  /**
-   * Parameters have changed before this ReadyForQuery. What a RESET has led back to the server's
-   * default is, for a client that asked for a value at its login, that value.
-   */
-  #endOfChanges(): void {
-    const client = this.client;
-    if (this.#wasReset && client !== null) {
-      const { tracker } = this.plane;
-      for (const index of this.#reported) {
-        const asked = client.initial.values[index] ?? null;
-        const value = this.values[index] ?? null;
-        if (asked === null || asked === value || value !== this.defaults[index]) continue;
-        client.parameters = tracker.with(client.parameters, index, asked);
-        this.syncedFor = null;
-        this.plane.outlet.put(parameterStatus(tracker.names[index] as string, asked));
-      }
-    }
-    this.#wasReset = false;
-    this.#reported = [];
-  }
-
-  /** The pooler's SET ended: go on with what the client sent, or tell it why not. */
-  readonly #settingParameters: OwnQuery = {
-    onTag: null,
-    onEnd: (failure) => {
-      const client = this.client;
-      if (client === null) return;
-      if (failure === null) {
-        if (client.login !== null) client.awaitsSync = false;
-        else if (client.awaitsSync) client.resumeLinked();
-        return;
-      }
-      this.plane.logServer(this, `var change failed: ${failure.message}`);
-      // If nothing of the client's has been sent, the server can go to another.
-      client.awaitsSync = false;
-      client.fail({ code: failure.code, message: failure.message || "var change failed" });
-    },
-  };
-}
-
-function hasJournal(code: number): boolean {
-  return code === Request.parseNamed || code === Request.ownParse || code === Request.parseHere ||
-    code === Request.ownClose || code === Request.closeHere || code === Request.failsHere;
 }
 
 function isStatus(status: number): boolean {
   return status === statusIdle || status === statusInTransaction || status === statusFailed;
-}
-
-function startsWith(bytes: Uint8Array, at: number, end: number, wanted: Uint8Array): boolean {
-  if (end - at < wanted.length) return false;
-  for (let i = 0; i < wanted.length; i++) if (bytes[at + i] !== wanted[i]) return false;
-  return true;
 }

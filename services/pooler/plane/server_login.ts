@@ -161,9 +161,9 @@ export class ServerLogin {
       const index = tracker.indexOf(name);
       if (index >= 0) values[index] = value;
     }
-    server.values = values;
-    server.defaults = tracker.intern(values).values;
-    server.reported = this.parameters;
+    server.session.values = values;
+    server.session.defaults = tracker.intern(values).values;
+    server.session.reported = this.parameters;
   }
 
   #send(bytes: Uint8Array): void {

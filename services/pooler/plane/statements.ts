@@ -4,6 +4,7 @@
 // Invariant: a statement lives in the pool's table while a client name or a server refers to it.
 
 import { Frontend, message, scanSql, writeInt32 } from "../../../shared/wire/mod.ts";
+import { startsWith } from "./tags.ts";
 
 const encoder = new TextEncoder();
 
@@ -45,6 +46,7 @@ function keyOf(dialect: string, bytes: Uint8Array, from: number, to: number): st
   return dialect + latin1.decode(bytes.subarray(from, to));
 }
 
+const outdatedPlan = encoder.encode("\0RRevalidateCachedQuery\0");
 const statementKind = Uint8Array.of(0x53);
 const latin1 = new TextDecoder("latin1");
 
@@ -84,6 +86,18 @@ export class StatementTable {
   /** Whatever is prepared from now on is a new statement, also where the text is known. */
   renew(): void {
     this.#byKey.clear();
+  }
+
+  /**
+   * The body [from, end) of an error of SQLSTATE 0A000. If a statement's table has changed so that its
+   * result would, what is prepared from now on is not taken for what is on the servers already, or
+   * everybody would be given the outdated statement.
+   */
+  onUnsupported(bytes: Uint8Array, from: number, end: number): void {
+    for (let at = from; at < end; at++) {
+      // Field R, the routine: the message itself may be translated.
+      if (startsWith(bytes, at, end, outdatedPlan)) return this.renew();
+    }
   }
 
   retain(statement: Statement): void {

@@ -54,7 +54,7 @@ export function fakeServer(changes: Partial<ServerView> = {}): Writable<ServerVi
     closeNeeded: false,
     client: null,
     stream: { fd: 8, pending: 0 },
-    values: ["psql"],
+    session: { values: ["psql"] },
     prepared: { size: 0 },
     requests: { count: 0 },
     pool: {},

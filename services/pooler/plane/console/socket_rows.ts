@@ -148,7 +148,7 @@ function serverRow(
     self: server,
     link: server.client,
     remotePid: server.processId,
-    parameters: server.values,
+    parameters: server.session.values,
     prepared: server.prepared.size,
     stream: server.stream,
     buffered: server.buffered,

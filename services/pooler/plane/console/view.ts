@@ -50,7 +50,7 @@ export interface ServerView {
   readonly client: { readonly id: number } | null;
   /** Unset until there is a socket. */
   readonly stream: StreamView | undefined;
-  readonly values: readonly (string | null)[];
+  readonly session: { readonly values: readonly (string | null)[] };
   readonly prepared: { readonly size: number };
   readonly requests: { readonly count: number };
   readonly pool: object;
