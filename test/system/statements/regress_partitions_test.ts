@@ -1,0 +1,14 @@
+// PostgreSQL's regression tests in session mode: partitions, plans, compression, event triggers.
+// limit: 120 s
+
+import { needs } from "../../support/needs.ts";
+import { extendedBinary, simple } from "./conversation.ts";
+import { runRegressTests } from "./regress.ts";
+
+needs("postgresql", "postgresql-regress");
+runRegressTests({
+  mode: "session",
+  from: "partition_join",
+  before: null,
+  conversations: [simple, extendedBinary],
+});

@@ -1,0 +1,14 @@
+// The second half of PostgreSQL's regression tests in transaction mode, without what needs a session.
+// limit: 120 s
+
+import { needs } from "../../support/needs.ts";
+import { extendedBinary, simplePipelined } from "./conversation.ts";
+import { runRegressTests } from "./regress.ts";
+
+needs("postgresql", "postgresql-regress");
+runRegressTests({
+  mode: "transaction",
+  from: "select_into",
+  before: null,
+  conversations: [simplePipelined, extendedBinary],
+});

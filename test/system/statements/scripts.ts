@@ -1,0 +1,109 @@
+// The scripts: our own beside this file, and PostgreSQL's regression tests where their source package was fetched.
+// Both are in psql's format. It says what each needs of a session; who runs them how is the tests' affair.
+
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { regressFolder } from "../../support/needs.ts";
+import { readScript, type Statement } from "./psql_script.ts";
+
+export interface Script {
+  readonly name: string;
+  readonly statements: readonly Statement[];
+  /** Whether it counts on what outlasts a transaction. */
+  readonly needsSession: boolean;
+}
+
+/** Our own scripts; one that needs a session says so in its first line. */
+export function ownScripts(): Script[] {
+  const folder = join(import.meta.dirname!, "scripts");
+  return readdirSync(folder).sort().map((file) => {
+    const text = readFileSync(join(folder, file), "latin1");
+    return {
+      name: file,
+      statements: readScript(text),
+      needsSession: text.startsWith("-- needs the session\n"),
+    };
+  });
+}
+
+/** What pg_regress makes of a database, so that plans and texts are what the scripts were written for. */
+export const REGRESS_SETTINGS: Readonly<Record<string, string>> = {
+  bytea_output: "hex",
+  timezone_abbreviations: "Default",
+  TimeZone: "PST8PDT",
+  DateStyle: "Postgres, MDY",
+  IntervalStyle: "postgres_verbose",
+};
+
+// They ask for times of day, statistics of the whole server, and random salts.
+const NEVER_EQUAL = ["stats", "password"];
+
+// They ask what a server session was used for before, which no reset makes undone: whether a library is loaded, and
+// which place in the server the session has.
+const ASKS_FOR_PAST = /\bpg_my_temp_schema\b|\bplpgsql\.extra_foo|\bLOAD 'plpgsql'/i;
+
+/** Names of the regression tests in the order of their schedule, from one to before another. */
+export function regressNames(from: string, before: string | null): string[] {
+  const schedule = readFileSync(join(regressFolder()!, "parallel_schedule"), "utf8");
+  const names = [...schedule.matchAll(/^test: (.*)$/gm)].flatMap((line) =>
+    line[1]!.trim().split(/\s+/)
+  );
+  const start = names.indexOf(from);
+  const end = before === null ? names.length : names.indexOf(before);
+  if (start < 0 || end < 0) throw new Error(`schedule of tests: no "${from}" or "${before}"`);
+  return names.slice(start, end).filter((name) => !NEVER_EQUAL.includes(name));
+}
+
+export function regressScripts(names: readonly string[]): Script[] {
+  const folder = regressFolder()!;
+  const environment = { PG_ABS_SRCDIR: folder, PG_LIBDIR: "/nothing", PG_DLSUFFIX: ".so" };
+  return names.map((name) => join(folder, "sql", `${name}.sql`)).filter(existsSync).map((file) => ({
+    name: basename(file),
+    statements: readScript(readFileSync(file, "latin1"), { environment }).filter(({ sql }) =>
+      !ASKS_FOR_PAST.test(sql)
+    ),
+    needsSession: true,
+  }));
+}
+
+const CHANGES_ROLE = /\bset\s+(?:local\s+|session\s+)?(?:session\s+authorization|role)\b/i;
+
+const OUTLASTS_A_TRANSACTION = new RegExp(
+  [
+    String.raw`(?:^|;)\s*(?:set|reset)\s+(?!local\b|transaction\b|constraints\b)`,
+    String
+      .raw`\btemp(?:orary)?\b|\bpg_temp|\bwith\s+hold\b|\bset_config\b|advisory|currval|lastval`,
+    String.raw`\bprepare\b|\bexecute\s+[a-z_"]|\bdeallocate\b|\blisten\b|\bload\b|\bdiscard\b`,
+    String.raw`\bsetseed\b|\brandom\b|\bpg_prepared_statements\b`,
+  ].join("|"),
+  "i",
+);
+
+function withoutLiterals(sql: string): string {
+  return sql.replace(/--.*|'(?:''|[^'])*'/g, "");
+}
+
+/**
+ * The scripts without the statements whose effect outlasts a transaction, and without the scripts that become
+ * another role meanwhile: as a superuser throughout they would take the server apart.
+ */
+export function withoutSessionState(scripts: readonly Script[]): Script[] {
+  return scripts.filter((s) => !s.statements.some(({ sql }) => CHANGES_ROLE.test(sql))).map((
+    s,
+  ) => ({
+    name: s.name,
+    statements: s.statements.filter(({ sql }) =>
+      !OUTLASTS_A_TRANSACTION.test(withoutLiterals(sql))
+    ),
+    needsSession: false,
+  }));
+}
+
+/** The scripts with each statement's text made its own, so that no two are the same prepared statement. */
+export function withOwnTexts(scripts: readonly Script[]): Script[] {
+  let number = 0;
+  return scripts.map((script) => ({
+    ...script,
+    statements: script.statements.map((s) => ({ ...s, sql: `${s.sql}\n/* ${++number} */` })),
+  }));
+}

@@ -1,0 +1,21 @@
+-- Plans, without their costs.
+CREATE TABLE explain_rows AS SELECT x AS id, x % 10 AS k, 'v' || x AS v FROM generate_series(1, 1000) x;
+CREATE UNIQUE INDEX explain_id ON explain_rows (id);
+ANALYZE explain_rows;
+EXPLAIN (COSTS off) SELECT * FROM explain_rows WHERE id = 5;
+EXPLAIN (COSTS off) SELECT k, count(*) FROM explain_rows GROUP BY k ORDER BY k;
+EXPLAIN (COSTS off, VERBOSE) SELECT a.id FROM explain_rows a JOIN explain_rows b ON a.id = b.k WHERE b.v > 'v5';
+EXPLAIN (COSTS off, FORMAT json) SELECT 1;
+EXPLAIN (COSTS off, FORMAT xml) SELECT 1;
+EXPLAIN (COSTS off, FORMAT yaml) SELECT * FROM explain_rows LIMIT 1;
+EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off, BUFFERS off) SELECT count(*) FROM explain_rows WHERE id < 10;
+EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off, BUFFERS off) INSERT INTO explain_rows VALUES (2000, 1, 'x');
+EXPLAIN (COSTS off) UPDATE explain_rows SET v = 'x' WHERE id = 1 RETURNING *;
+EXPLAIN (COSTS off) DECLARE c CURSOR FOR SELECT 1;
+EXPLAIN (COSTS off) CREATE TABLE explain_more AS SELECT 1;
+EXPLAIN (COSTS off, NONSENSE) SELECT 1;
+EXPLAIN (COSTS off) SELECT nothing;
+EXPLAIN (WAL) SELECT 1;
+EXPLAIN VACUUM;
+EXPLAIN SELECT 1;
+DROP TABLE explain_rows;

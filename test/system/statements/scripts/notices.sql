@@ -1,0 +1,35 @@
+-- needs the session
+-- Notices of every level, and which of them a client asked to see.
+SET client_min_messages = debug5;
+SET client_min_messages = debug1;
+SELECT 1;
+DO $$ BEGIN RAISE DEBUG 'a debug'; RAISE LOG 'a log'; RAISE INFO 'an info'; RAISE NOTICE 'a notice'; RAISE WARNING 'a warning'; END $$;
+SET client_min_messages = log;
+DO $$ BEGIN RAISE DEBUG 'a debug'; RAISE LOG 'a log'; RAISE INFO 'an info'; RAISE NOTICE 'a notice'; RAISE WARNING 'a warning'; END $$;
+SET client_min_messages = notice;
+DO $$ BEGIN RAISE DEBUG 'a debug'; RAISE LOG 'a log'; RAISE INFO 'an info'; RAISE NOTICE 'a notice'; RAISE WARNING 'a warning'; END $$;
+SET client_min_messages = warning;
+DO $$ BEGIN RAISE DEBUG 'a debug'; RAISE LOG 'a log'; RAISE INFO 'an info'; RAISE NOTICE 'a notice'; RAISE WARNING 'a warning'; END $$;
+SET client_min_messages = error;
+DO $$ BEGIN RAISE DEBUG 'a debug'; RAISE LOG 'a log'; RAISE INFO 'an info'; RAISE NOTICE 'a notice'; RAISE WARNING 'a warning'; RAISE EXCEPTION 'an error'; END $$;
+RESET client_min_messages;
+DROP TABLE IF EXISTS notices_nothing;
+CREATE TABLE notices_long (abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz int);
+COMMIT;
+BEGIN;
+BEGIN;
+SAVEPOINT a;
+ROLLBACK;
+ROLLBACK;
+SET LOCAL work_mem = '1MB';
+DO $$ BEGIN RAISE WARNING USING MESSAGE = 'all fields', DETAIL = 'detail', HINT = 'hint', ERRCODE = '01004', TABLE = 't', COLUMN = 'c', SCHEMA = 's', DATATYPE = 'd', CONSTRAINT = 'k'; END $$;
+DO $$ BEGIN FOR i IN 1..200 LOOP RAISE NOTICE 'number % of many: %', i, repeat('x', i); END LOOP; END $$;
+DO $$ BEGIN RAISE NOTICE '%', repeat('a very long notice ', 5000); END $$;
+SELECT x, (SELECT 1) FROM generate_series(1, 3) x;
+CREATE FUNCTION notices_row(n int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'row %', n; RETURN n; END $$;
+SELECT notices_row(x) FROM generate_series(1, 5) x;
+SELECT notices_row(x), 1 / (3 - x) FROM generate_series(1, 5) x;
+COPY (SELECT notices_row(x) FROM generate_series(1, 3) x) TO STDOUT;
+SET client_min_messages = 'nonsense';
+DROP FUNCTION notices_row;
+DROP TABLE notices_long;

@@ -1,0 +1,25 @@
+-- Names and texts beyond ASCII.
+CREATE TABLE "unicode Tabelle é" ("Spalte ü" int, "列" text, "😀" text, " " int, "a""b" int);
+INSERT INTO "unicode Tabelle é" VALUES (1, '漢字かな', '😀 emoji', 2, 3) RETURNING *;
+SELECT "Spalte ü" AS "größer", "列" || 'é' AS "連結", "😀" FROM "unicode Tabelle é";
+SELECT "Spalte" FROM "unicode Tabelle é";
+SELECT * FROM "unicode tabelle é";
+INSERT INTO "unicode Tabelle é" ("列") VALUES (repeat('漢', 100)) RETURNING length("列"), octet_length("列");
+CREATE TABLE abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghéééééé (a int);
+DROP TABLE abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghéééééé;
+SELECT upper('éß'), lower('É'), initcap('élan vital'), length('😀'), char_length('é'), reverse('añb'), substr('漢字', 2), position('字' IN '漢字');
+SELECT U&'\00e9\+01f600', U&"\00e9" FROM (SELECT 1 AS "é") x;
+SELECT U&'\d83d\de00';
+SELECT U&'\d83d';
+SELECT E'\u00e9\U0001F600', normalize('é', NFD) = 'é', 'é' IS NFC NORMALIZED, unistr('\00e9');
+SELECT ascii('漢'), chr(28450), convert_to('é', 'LATIN1'), convert_from('\xe9', 'LATIN1'), convert_to('漢字', 'SJIS'), convert_from('\x8abf8e9a', 'SJIS');
+SELECT quote_ident('Größe'), quote_literal('é''漢'), format('%I', '列');
+SELECT 'é' < 'f' COLLATE "C", 'a' < 'B' COLLATE "C", 'Z' < 'a' COLLATE "ucs_basic";
+SELECT 'x' AS "漢字" ORDER BY "漢";
+DO $$ BEGIN RAISE NOTICE 'Grüße %', '漢字 😀'; RAISE EXCEPTION 'Fehler: größer' USING HINT = 'é', DETAIL = '漢'; END $$;
+CREATE SCHEMA "схема";
+CREATE FUNCTION "схема"."функция"("имя" text) RETURNS text LANGUAGE sql AS $$ SELECT 'привет ' || "имя" $$;
+SELECT "схема"."функция"('мир'), "схема"."функция"("имя" => 'é');
+SELECT "схема"."ошибка"();
+DROP SCHEMA "схема" CASCADE;
+DROP TABLE "unicode Tabelle é";

