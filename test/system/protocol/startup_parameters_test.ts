@@ -452,6 +452,47 @@ for (const mode of ["transaction", "session"]) {
   });
 }
 
+test("a SET of what PostgreSQL does not report is over with its transaction, and the login's value back", async () => {
+  // Such a SET stayed on the server for whoever came next, and for its own client until another had the server.
+  const client = await open(pooler, loginWith({ work_mem: "5MB", search_path: "s1" }));
+  const other = await open(pooler);
+  const sees = async (who: RawClient) =>
+    (await who.query(
+      "SELECT current_setting('work_mem'), current_setting('search_path'), i FROM t",
+    ))[0];
+  const sets = [
+    "SET work_mem = '9MB'",
+    "/* c */ SET work_mem = '9MB'; SET lock_timeout = 1",
+    "SELECT pg_catalog.set_config('search_path', '', false)",
+    "SELECT set_config('work_mem', '9MB', true)",
+    "SET LOCAL work_mem = '9MB'",
+    "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+    "DO $$ BEGIN PERFORM set_config('work_mem', '9MB', false); END $$",
+    "SET work_mem TO DEFAULT",
+    "SET search_path = s2, public",
+    "SET SESSION AUTHORIZATION x",
+    "SET ROLE r1",
+  ];
+  for (const sql of sets) {
+    for (const whole of [[sql], ["BEGIN", sql, "COMMIT"], ["BEGIN", sql, "ROLLBACK"]]) {
+      for (const part of whole) await client.query(part);
+      assert.equal(await sees(other), ["4MB", '"$user", public', "0.5"], sql);
+      assert.equal(await sees(client), ["5MB", "s1", "1"], sql);
+      assert.equal(await other.query("SHOW lock_timeout"), [["0"]], sql);
+      assert.equal(await other.query("SHOW transaction_read_only"), [["off"]], sql);
+      assert.equal(await client.query("SELECT current_user, session_user"), [[
+        "postgres",
+        "postgres",
+      ]], sql);
+    }
+  }
+  await client.query("BEGIN");
+  await client.query("SET work_mem = '9MB'");
+  assert.equal(await client.query("SHOW work_mem"), [["9MB"]]);
+  await client.query("COMMIT");
+  assert.equal(await sees(client), ["5MB", "s1", "1"]);
+});
+
 test("clients that search other schemas never share a prepared statement", async () => {
   // A cache that knew a statement by its text gave one client the other's table, types or dates.
   const twins: Twin[] = [];
