@@ -1,5 +1,5 @@
-// psql through the pooler, one worker and four: scripts with \copy in and out, errors, several statements in one
-// query, transactions, Ctrl-C. Many run at once on two servers, each with rows of its own.
+// psql through the pooler in both pool modes, one worker and four: scripts with \copy in and out, errors, several
+// statements in one query, transactions, descriptions, Ctrl-C. Many run at once, each with rows of its own.
 // limit: 240 s
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -8,19 +8,29 @@ import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { signal } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp.ts";
-import { below, type Ran, run, type RunOptions, type Side, startSides } from "./support.ts";
+import {
+  below,
+  IN_SESSION,
+  type Ran,
+  run,
+  type RunOptions,
+  type Side,
+  startSides,
+} from "./support.ts";
 
 needs("postgresql");
 
-const AT_ONCE = 8;
+const AT_ONCE = 6;
 
 const version = Number(/\d+/.exec((await run(["psql", "--version"])).stdout)?.[0]);
 const sides = await startSides();
 const tests = suite("psql");
 const dir = tempDir("psql");
 
-function psql(side: Side, args: readonly string[], options: RunOptions = {}): Promise<Ran> {
-  const target = `host=${side.host} port=${side.port} user=postgres dbname=postgres`;
+type Target = Pick<Side, "host" | "port" | "database">;
+
+function psql(side: Target, args: readonly string[], options: RunOptions = {}): Promise<Ran> {
+  const target = `host=${side.host} port=${side.port} user=postgres dbname=${side.database}`;
   return run(["psql", "-X", "-A", "-t", "-q", ...args, target], options);
 }
 
@@ -33,10 +43,17 @@ async function script(side: Side, input: string): Promise<string[]> {
 
 /** Runs `work` several times at once, each with a tag of its own. */
 async function atOnce(side: Side, what: string, work: (tag: string) => Promise<void>) {
-  await Promise.all(below(AT_ONCE).map((at) => work(`${what}-${side.workers}-${at}`)));
+  await Promise.all(
+    below(AT_ONCE).map((at) => work(`${what}-${side.database}-${side.workers}-${at}`)),
+  );
 }
 
-for (const side of sides.all) {
+const inBothModes = sides.all.flatMap((side) => [
+  { ...side, name: `in transaction mode, ${side.name}` },
+  { ...side, name: `in session mode, ${side.name}`, database: IN_SESSION },
+]);
+
+for (const side of inBothModes) {
   tests(`scripts with transactions and several statements in one query, ${side.name}`, async () => {
     await atOnce(side, "script", async (tag) => {
       const lines = await script(
@@ -116,6 +133,55 @@ ${rows[8]}
       assert.equal(lines, ["3002", `${tag}\t0`, `${tag}\t1`, "3000"]);
       assert.ok(readFileSync(`${path}.out`, "utf8") === readFileSync(`${path}.in`, "utf8"));
     });
+  });
+
+  tests(`what is described is what is there, ${side.name}`, async () => {
+    const direct = { host: side.postgres.host, port: side.postgres.port };
+    const input = [
+      "d",
+      "d+ mine",
+      "dt",
+      "di",
+      "df lo_*",
+      "dn+",
+      "du",
+      "l",
+      "dT int4",
+      "dx",
+      "sf abs(int4)",
+    ]
+      .map((command) => `\\${command}\n`).join("");
+    const [pooled, wanted] = await Promise.all([
+      psql(side, ["-E"], { input }),
+      psql({ ...direct, database: "postgres" }, ["-E"], { input }),
+    ]);
+    assert.equal([pooled.code, pooled.stderr], [0, ""]);
+    assert.ok(wanted.stdout.includes("mine_pkey"));
+    assert.ok(pooled.stdout === wanted.stdout);
+  });
+
+  tests(`a script in one transaction is done or undone, ${side.name}`, async () => {
+    await atOnce(side, "single", async (tag) => {
+      const insert = (n: number) => ["-c", `INSERT INTO mine VALUES ('${tag}', ${n})`];
+      const good = await psql(side, ["-1", ...insert(1), ...insert(2)]);
+      assert.is(good.code, 0, good.stderr);
+      const input =
+        `INSERT INTO mine VALUES ('${tag}', 3);\nINSERT INTO mine VALUES ('${tag}', 1);`;
+      const bad = await psql(side, ["-1", "-v", "ON_ERROR_STOP=1", "-f", "-"], { input });
+      assert.is(bad.code, 3);
+      assert.match(bad.stderr, "duplicate key");
+      assert.equal(await script(side, `SELECT n FROM mine WHERE tag = '${tag}';`), ["1", "2"]);
+    });
+  });
+
+  tests(`\\watch repeats a query until it fails, ${side.name}`, async () => {
+    const sequence = `steps_${side.database}_${side.workers}`;
+    const input = `CREATE SEQUENCE ${sequence};
+      SELECT 6 / (4 - nextval('${sequence}')) AS watched \\watch 0.05
+      SELECT 'behind';`;
+    const ran = await psql(side, ["-v", "VERBOSITY=sqlstate"], { input });
+    assert.equal(ran.stdout.match(/^(\d|behind)$/gm), ["2", "3", "6", "behind"]);
+    assert.is(ran.stderr.trim(), "ERROR:  22012");
   });
 
   tests(`Ctrl-C cancels what runs, and what waits for a server, ${side.name}`, async () => {

@@ -52,6 +52,8 @@ export interface SidesOptions {
   readonly mode?: Mode;
   readonly settings?: Readonly<Record<string, string | number>>;
   readonly postgres?: PostgresOptions;
+  /** More database entries: what comes after host and port. */
+  readonly databases?: Readonly<Record<string, string>>;
 }
 
 export async function startSides(options: SidesOptions = {}): Promise<Sides> {
@@ -62,9 +64,14 @@ export async function startSides(options: SidesOptions = {}): Promise<Sides> {
   });
   await postgres.query(TABLES);
   const target = `host=127.0.0.1 port=${postgres.port}`;
-  const inSession = `${target} dbname=postgres pool_mode=session pool_size=${CLIENTS + 4}`;
+  const databases: Record<string, string> = {
+    [IN_SESSION]: `${target} dbname=postgres pool_mode=session pool_size=${CLIENTS + 4}`,
+  };
+  for (const [name, more] of Object.entries(options.databases ?? {})) {
+    databases[name] = `${target} ${more}`;
+  }
   const ini = {
-    databases: { [IN_SESSION]: inSession, "*": target },
+    databases: { ...databases, "*": target },
     pgbouncer: {
       max_client_conn: 2000,
       default_pool_size: 2,
