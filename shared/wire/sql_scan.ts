@@ -48,22 +48,26 @@ export const SqlFlag = {
   unlocks: 1 << 9,
   /** A statement begins with PREPARE, and is not PREPARE TRANSACTION. */
   prepares: 1 << 10,
-  /** A statement begins with DO or CALL, and may do anything. */
+  /** A statement begins with DO, and may do anything. */
   runsCode: 1 << 11,
   /** As sets, but of a parameter that every PostgreSQL reports and every pooler tracks. */
   setsReported: 1 << 12,
   /** A SET, of whatever, goes back to the default. */
   setsDefault: 1 << 13,
+  /** A statement begins with SET LOCAL, SET TRANSACTION or SET CONSTRAINTS. */
+  setsLocal: 1 << 14,
 } as const;
 
-const everyFlag = (1 << 14) - 1;
+const everyFlag = (1 << 15) - 1;
 
 // Beside the flags, and dropped at the end of a statement:
 /** The statement may make something in the schema pg_temp. */
 const creates = 1 << 20;
 /** The statement may be an UPDATE, which on pg_settings does what set_config() does. */
 const updates = 1 << 21;
-const ofStatement = creates | updates;
+/** The statement is a SET. */
+const configures = 1 << 19;
+const ofStatement = creates | updates | configures;
 
 // What the scan finds beside the flags:
 /** The schema pg_temp. */
@@ -73,8 +77,8 @@ const settingsView = 1 << 23;
 /** The word TEMP or TEMPORARY. */
 const tempWord = 1 << 24;
 
-/** Of the names searched for in strings, the shortest is set_config. */
-const shortestName = 10;
+/** Of the names searched for in strings, the shortest is pg_temp. */
+const shortestName = 7;
 
 /** PostgreSQL cuts identifiers off at NAMEDATALEN - 1 bytes. */
 const maxIdentifierBytes = 63;
@@ -86,7 +90,6 @@ for (const char of `'"$-/;_pP`) stops[char.charCodeAt(0)] = 1;
 
 const ANALYSE = word("analyse");
 const ANALYZE = word("analyze");
-const CALL = word("call");
 const COMMIT = word("commit");
 const CONSTRAINTS = word("constraints");
 const CREATE = word("create");
@@ -138,6 +141,7 @@ const reportedNames = [
   "application_name",
   "client_encoding",
   "datestyle",
+  "intervalstyle",
   "names",
   "standard_conforming_strings",
   "time",
@@ -237,7 +241,9 @@ export function scanSql(bytes: Uint8Array, from: number, to: number): number {
       }
     } else if ((name & (tempSchema | tempWord)) !== 0 && (flags & SqlFlag.makesTemp) === 0) {
       const before = start === commentsEnd ? commentsFrom : start;
-      if (intoBefore(bytes, from, before)) flags |= SqlFlag.makesTemp;
+      // What is created by names without a schema is temporary where pg_temp comes first in the path.
+      if ((name & tempSchema) !== 0 && (flags & configures) !== 0) flags |= SqlFlag.makesTemp;
+      else if (intoBefore(bytes, from, before)) flags |= SqlFlag.makesTemp;
       else if ((name & tempSchema) !== 0 && (flags & creates) !== 0) {
         const dot = blankEnd(bytes, at, to);
         if (dot < to && bytes[dot] === 0x2e) flags |= SqlFlag.makesTemp;
@@ -321,7 +327,7 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
   switch ((bytes[at] as number) | 0x20) {
     case 0x63: // c
       if (same(bytes, at, end, CREATE)) return creationFlags(bytes, end, to);
-      return same(bytes, at, end, CALL) ? SqlFlag.runsCode : 0;
+      return 0;
     case 0x64: // d
       if (same(bytes, at, end, DECLARE)) return cursorHolds(bytes, end, to) ? SqlFlag.holds : 0;
       if (same(bytes, at, end, DEALLOCATE) || same(bytes, at, end, DISCARD)) {
@@ -338,9 +344,9 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
     case 0x72: // r
       return same(bytes, at, end, RESET) ? SqlFlag.resets : 0;
     case 0x73: // s
-      return same(bytes, at, end, SET) && !setsLocally(bytes, end, to)
-        ? settingFlags(bytes, end, to)
-        : 0;
+      if (!same(bytes, at, end, SET)) return 0;
+      return configures |
+        (setsLocally(bytes, end, to) ? SqlFlag.setsLocal : settingFlags(bytes, end, to));
     case 0x75: // u
       if (same(bytes, at, end, UPDATE)) return updates;
       return same(bytes, at, end, UNLISTEN) ? SqlFlag.unlistens : 0;
@@ -575,13 +581,14 @@ function mentions(bytes: Uint8Array, from: number, to: number): number {
   let at = from;
   for (;;) {
     while (at < to && bytes[at] !== 0x5f) at++;
-    if (at >= to) return flags & (SqlFlag.setsConfig | SqlFlag.locks | SqlFlag.unlocks);
+    if (at >= to) return flags & everyFlag;
     const start = nameStart(bytes, from, at);
     at++;
     if (start < 0) continue;
     // The letter before a name may belong to an escape, as in E'\nset_config'.
     if (wordBefore(bytes, from, start) && (start - from < 2 || bytes[start - 2] !== 0x5c)) continue;
     at = wordEnd(bytes, at, to);
-    flags |= nameAt(bytes, start, at);
+    const name = nameAt(bytes, start, at);
+    flags |= (name & tempSchema) === 0 ? name : SqlFlag.makesTemp;
   }
 }

@@ -1,67 +1,98 @@
 // What a transaction leaves behind: what the texts announce and the tags confirm, and when a reset is due.
 
-import { Residue, Wipe } from "../../services/pooler/plane/residue.ts";
+import {
+  anything,
+  functionFlags,
+  Residue,
+  textFlags,
+  Wipe,
+} from "../../services/pooler/plane/residue.ts";
 import { SqlFlag } from "../../shared/wire/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 
 const test = suite("residue");
 
-/** One cycle: a text with these flags, the tags and reports that came back, ReadyForQuery. */
-function cycle(residue: Residue, flags: number, sets: number, reports: number, last = true): Wipe {
+/** A text with these flags, the tags SET that came back, and the end of what is under way. */
+function cycle(residue: Residue, flags: number, sets: number): Wipe {
   residue.expect(flags);
   for (let i = 0; i < sets; i++) residue.onSet();
-  for (let i = 0; i < reports; i++) residue.onReport();
-  residue.endCycle(last);
+  residue.endCycles();
   return residue.wipe;
 }
 
-test("a SET whose value the server reports leaves nothing", () => {
-  assert.is(cycle(new Residue(), SqlFlag.sets, 1, 1), Wipe.nothing);
-  assert.is(cycle(new Residue(), SqlFlag.sets, 2, 2), Wipe.nothing);
+test("a SET of a parameter that is reported, or of the transaction only, leaves nothing", () => {
+  assert.is(cycle(new Residue(), SqlFlag.setsReported, 1), Wipe.nothing);
+  assert.is(cycle(new Residue(), SqlFlag.setsLocal, 1), Wipe.nothing);
+  assert.is(cycle(new Residue(), SqlFlag.setsLocal | SqlFlag.setsReported, 3), Wipe.nothing);
 });
 
-test("a SET without a report leaves settings", () => {
-  assert.is(cycle(new Residue(), SqlFlag.sets, 1, 0), Wipe.settings);
-  assert.is(cycle(new Residue(), SqlFlag.sets, 2, 1), Wipe.settings);
+test("any other SET that was done leaves settings, whatever is set beside it", () => {
+  assert.is(cycle(new Residue(), SqlFlag.sets, 1), Wipe.settings);
+  assert.is(cycle(new Residue(), SqlFlag.sets | SqlFlag.setsReported, 1), Wipe.settings);
+  assert.is(cycle(new Residue(), SqlFlag.sets, 0), Wipe.nothing);
 });
 
-test("a SET that failed, and one of the transaction only, leave nothing", () => {
-  assert.is(cycle(new Residue(), SqlFlag.sets, 0, 0), Wipe.nothing);
-  // SET LOCAL has the tag too, but its text has no flag.
-  assert.is(cycle(new Residue(), 0, 1, 0), Wipe.nothing);
-});
-
-test("reports of one cycle are no excuse for the SET of another", () => {
+test("a SET that no text has announced leaves settings", () => {
+  assert.is(cycle(new Residue(), 0, 1), Wipe.settings);
   const residue = new Residue();
-  cycle(residue, SqlFlag.sets, 0, 3, false);
-  assert.is(cycle(residue, SqlFlag.sets, 1, 0), Wipe.settings);
+  cycle(residue, SqlFlag.setsLocal, 1);
+  assert.is(cycle(residue, 0, 1), Wipe.settings);
 });
 
-test("a text that is announced while others run counts until all are answered", () => {
+test("a text that is announced counts until all is answered", () => {
   const residue = new Residue();
   residue.expect(SqlFlag.sets);
-  residue.endCycle(false);
+  residue.expect(SqlFlag.setsReported);
+  assert.is(residue.maySet, true);
   residue.onSet();
-  residue.endCycle(true);
   assert.is(residue.wipe, Wipe.settings);
-  const other = new Residue();
-  other.expect(SqlFlag.sets);
-  other.endCycle(true);
-  other.onSet();
-  other.endCycle(true);
-  assert.is(other.wipe, Wipe.nothing);
+  residue.endCycles();
+  assert.is(residue.maySet, false);
+  assert.is(residue.wipe, Wipe.settings);
 });
 
-test("set_config and code that runs leave settings, objects of the session everything", () => {
-  assert.is(cycle(new Residue(), SqlFlag.setsConfig, 0, 0), Wipe.settings);
-  assert.is(cycle(new Residue(), SqlFlag.runsCode, 0, 0), Wipe.settings);
-  for (const flag of [SqlFlag.makesTemp, SqlFlag.holds, SqlFlag.prepares]) {
-    assert.is(cycle(new Residue(), flag, 0, 0), Wipe.everything);
-    assert.is(cycle(new Residue(), flag | SqlFlag.setsConfig, 0, 0), Wipe.everything);
+test("what was prepared under foreign settings is wiped with them", () => {
+  const residue = new Residue();
+  residue.expect(SqlFlag.sets);
+  residue.onParse();
+  residue.onSet();
+  residue.endCycles();
+  assert.is(residue.due, Wipe.everything);
+  const later = new Residue();
+  cycle(later, SqlFlag.sets, 1);
+  assert.is(later.due, Wipe.settings);
+  later.onParse();
+  assert.is(later.due, Wipe.everything);
+  later.clear();
+  later.onParse();
+  cycle(later, SqlFlag.sets, 1);
+  assert.is(later.due, Wipe.settings);
+});
+
+test("textFlags() can't read a backslash where it may mean something", () => {
+  const flags = (text: string, plain: boolean) =>
+    textFlags(new TextEncoder().encode(text), 0, text.length, plain);
+  assert.is(flags("SELECT 'a\\b'", true), 0);
+  assert.is(flags("SELECT 'a\\b'", false), anything);
+  assert.is(flags("SELECT 'ab'", false), 0);
+});
+
+test("functionFlags() knows the functions that change a session", () => {
+  assert.is(functionFlags(2078), SqlFlag.setsConfig);
+  assert.is(functionFlags(2880), SqlFlag.locks);
+  assert.is(functionFlags(2892), SqlFlag.locks);
+  assert.is(functionFlags(2026), 0);
+});
+
+test("set_config leaves settings; code that runs and objects of the session leave anything", () => {
+  assert.is(cycle(new Residue(), SqlFlag.setsConfig, 0), Wipe.settings);
+  for (const flag of [SqlFlag.makesTemp, SqlFlag.holds, SqlFlag.prepares, SqlFlag.runsCode]) {
+    assert.is(cycle(new Residue(), flag, 0), Wipe.everything);
+    assert.is(cycle(new Residue(), flag | SqlFlag.setsConfig, 0), Wipe.everything);
   }
   const residue = new Residue();
-  cycle(residue, SqlFlag.prepares, 0, 0);
-  assert.is(cycle(residue, SqlFlag.setsConfig, 0, 0), Wipe.everything);
+  cycle(residue, SqlFlag.prepares, 0);
+  assert.is(cycle(residue, SqlFlag.setsConfig, 0), Wipe.everything);
 });
 
 test("locks are unsure once they are touched, until it is asked", () => {

@@ -11,13 +11,7 @@ import {
   Stream,
   type StreamOwner,
 } from "../../../shared/sys/mod.ts";
-import {
-  Frontend,
-  frontendFrameProblem,
-  readInt32,
-  scanSql,
-  SqlFlag,
-} from "../../../shared/wire/mod.ts";
+import { Frontend, frontendFrameProblem, readInt32, SqlFlag } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientGate } from "./client_gate.ts";
 import { ClientLogin } from "./client_login.ts";
@@ -28,9 +22,9 @@ import { Peer } from "./peer.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { fatal, type Refusal, refusals } from "./refusals.ts";
-import { deallocated, zeroAt } from "./prepared.ts";
+import { deallocated, parseFlags, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
-import { anything } from "./residue.ts";
+import { anything, functionFlags, textFlags } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
 import type { StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
@@ -322,8 +316,7 @@ export class ClientSession implements StreamOwner {
       return true;
     }
     // What the server may refuse goes first and alone: nothing of the client's may run without it.
-    this.awaitsSync = true;
-    this.stream.pause(true);
+    this.holdInput();
     const result = server.stream.sendBytes(server.parameterQuery(sql));
     if (result < 0) server.onBroken(errnoText(-result));
     return false;
@@ -348,6 +341,12 @@ export class ClientSession implements StreamOwner {
     this.defaults = session.defaults;
     if (asked === spelled && told === session.defaults) return null;
     return this.plane.tracker.reports(asked, told, spelled, session.defaults);
+  }
+
+  /** What it sends is not looked at until `resumeLinked`. */
+  holdInput(): void {
+    this.awaitsSync = true;
+    this.stream.pause(true);
   }
 
   resumeLinked(): void {
@@ -437,7 +436,9 @@ export class ClientSession implements StreamOwner {
           switch (type) {
             case Frontend.query: {
               if (next > end && length < TAIL_MAX) return this.#wait(server, run, at, end);
-              const flags = next > end ? anything : scanSql(bytes, at + 5, next - 1);
+              const flags = next > end
+                ? anything
+                : textFlags(bytes, at + 5, next - 1, server.session.isPlain);
               if (flags !== 0) {
                 const name = (flags & SqlFlag.discards) === 0 || this.names === null
                   ? null
@@ -516,7 +517,7 @@ export class ClientSession implements StreamOwner {
               if (bytes[at + 5] === 0 || !this.#tracksStatements) {
                 const flags = next > end
                   ? anything
-                  : scanSql(bytes, zeroAt(bytes, at + 5, next) + 1, next - 1);
+                  : parseFlags(bytes, at, next, server.session.isPlain);
                 if (bytes[at + 5] === 0) {
                   server.unnamedOwner = this;
                   server.unnamedFlags = flags;
@@ -590,9 +591,13 @@ export class ClientSession implements StreamOwner {
               requests.push(type === Frontend.close ? Request.close : Request.describe);
               break;
             }
-            case Frontend.functionCall:
+            case Frontend.functionCall: {
+              if (next > end && length < TAIL_MAX) return this.#wait(server, run, at, end);
+              const flags = functionFlags(readInt32(bytes, at + 5));
+              if (flags !== 0) this.#expect(server, flags);
               requests.push(Request.functionCall);
               break;
+            }
             case Frontend.copyDone:
             case Frontend.copyFail:
               // Before the server has asked for data it is unknown whether this ends a copy.

@@ -35,7 +35,12 @@ const alwaysTracked = [
   "TimeZone",
   "standard_conforming_strings",
   "application_name",
+  "IntervalStyle",
 ];
+
+/** In these encodings the second byte of a character may look like a backslash. */
+const withBackslash =
+  /^(sjis|shift_?jis.*|mskanji|win(dows)?932|big5|win(dows)?950|gbk|win(dows)?936|uhc|win(dows)?949|gb18030|johab)$/i;
 
 /** Extras that one client may have. */
 export const extrasMax = 50;
@@ -62,6 +67,8 @@ export class ParameterTracker {
   readonly none: ParameterSet;
   /** The index of application_name. */
   readonly applicationName: number;
+  readonly #stringsIndex: number;
+  readonly #encodingIndex: number;
   readonly #indexes = new Map<string, number>();
   readonly #interned = new Map<string, ParameterSet>();
   readonly #extras = new Map<string, readonly Extra[]>();
@@ -75,7 +82,15 @@ export class ParameterTracker {
     this.names = names;
     names.forEach((name, index) => this.#indexes.set(name.toLowerCase(), index));
     this.applicationName = this.indexOf("application_name");
+    this.#stringsIndex = this.indexOf("standard_conforming_strings");
+    this.#encodingIndex = this.indexOf("client_encoding");
     this.none = this.intern(names.map(() => null));
+  }
+
+  /** Whether a backslash in a text of SQL is one character that means nothing, under these values. */
+  isPlain(values: readonly (string | null)[]): boolean {
+    return values[this.#stringsIndex] !== "off" &&
+      !withBackslash.test(values[this.#encodingIndex] ?? "");
   }
 
   /** The index of a parameter, -1 if it is not tracked; names are case-insensitive. */

@@ -16,6 +16,7 @@ import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { Request } from "./requests.ts";
+import { textFlags } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
 import { type Statement, type StatementName, StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
@@ -94,7 +95,9 @@ export class Prepared {
     if (name.statement.dialect !== dialect) {
       // The client has changed its settings since: this server reads the text under the new ones, and
       // that is not what others who have the old ones share.
-      client.names?.repoint(name, server.pool.statements.inDialect(name.statement, dialect));
+      const { isPlain } = server.session;
+      const statement = server.pool.statements.inDialect(name.statement, dialect, isPlain);
+      client.names?.repoint(name, statement);
       if (server.prepared.use(name.statement)) return name.statement;
     }
     const { statement } = name;
@@ -148,7 +151,8 @@ export class Prepared {
       server.journal.record(null, null, null, null, failure);
       return true;
     }
-    const statement = pool.statements.intern(bytes, nameEnd + 1, next, client.dialect);
+    const { isPlain } = server.session;
+    const statement = pool.statements.intern(bytes, nameEnd + 1, next, client.dialect, isPlain);
     const entry = client.names.add(bytes, nameFrom, nameEnd, statement);
     if (server.prepared.use(statement)) {
       if (server.requests.cycles === 0 && !server.failedTransaction) {
@@ -283,6 +287,12 @@ export function deallocated(
   if (name === undefined) return null;
   const wanted = Buffer.from(name, "latin1");
   return names.get(wanted, 0, wanted.length);
+}
+
+/** What the text of the Parse [at, next) may do, see textFlags. */
+export function parseFlags(bytes: Uint8Array, at: number, next: number, plain: boolean): number {
+  const from = zeroAt(bytes, at + 5, next) + 1;
+  return textFlags(bytes, from, zeroAt(bytes, from, next), plain);
 }
 
 /** The index of the first zero in [from, to), or `to`. */

@@ -3,7 +3,7 @@
 // It errs towards a reset too many: a reset costs a round trip, a setting that another client finds may
 // cost anything. What functions do inside the database is not seen.
 
-import { SqlFlag } from "../../../shared/wire/mod.ts";
+import { scanSql, SqlFlag } from "../../../shared/wire/mod.ts";
 
 /** How much of a session is to be wiped before the server is used again. */
 export const Wipe = { nothing: 0, settings: 1, everything: 2 } as const;
@@ -14,8 +14,28 @@ export const anything = Object.values(SqlFlag).reduce<number>((all, flag) => all
 
 /** What goes with the transaction because pooling by transactions can't keep it. */
 export const unkept = SqlFlag.makesTemp | SqlFlag.holds | SqlFlag.prepares;
-const changesSettings = SqlFlag.setsConfig | SqlFlag.runsCode;
+const leavesAnything = unkept | SqlFlag.runsCode;
 const touchesLocks = SqlFlag.locks | SqlFlag.unlocks;
+
+/** pg_proc.oid of set_config and of the functions for session locks, fixed in PostgreSQL's catalog. */
+const setConfigOid = 2078;
+const firstLockOid = 2880;
+const lastLockOid = 2892;
+
+/**
+ * What the text [from, to) may do, as SqlFlag. `plain`: a backslash in it is one character that means
+ * nothing; if not, a text that has any can't be read.
+ */
+export function textFlags(bytes: Uint8Array, from: number, to: number, plain: boolean): number {
+  if (!plain) { for (let at = from; at < to; at++) if (bytes[at] === 0x5c) return anything; }
+  return scanSql(bytes, from, to);
+}
+
+/** What a FunctionCall of this function may do. */
+export function functionFlags(oid: number): number {
+  if (oid === setConfigOid) return SqlFlag.setsConfig;
+  return oid >= firstLockOid && oid <= lastLockOid ? SqlFlag.locks : 0;
+}
 
 export class Residue {
   wipe: Wipe = Wipe.nothing;
@@ -26,19 +46,18 @@ export class Residue {
   #mayListen = false;
   /** A SET that is not answered yet may change how the server reads texts. */
   maySet = false;
+  /** All tags SET are to be of parameters that are reported, or of the transaction only. */
+  #maySetReported = false;
   #maySetUnreported = false;
   #parsed = false;
-  #sets = 0;
-  #reports = 0;
 
   /** A text with these flags goes to the server. */
   expect(flags: number): void {
-    if ((flags & (SqlFlag.sets | SqlFlag.setsReported)) !== 0) {
-      this.maySet = true;
-      if ((flags & SqlFlag.sets) !== 0) this.#maySetUnreported = true;
-    }
-    if ((flags & unkept) !== 0) this.wipe = Wipe.everything;
-    else if ((flags & changesSettings) !== 0) this.#settings();
+    if ((flags & (SqlFlag.sets | SqlFlag.setsReported)) !== 0) this.maySet = true;
+    if ((flags & (SqlFlag.setsReported | SqlFlag.setsLocal)) !== 0) this.#maySetReported = true;
+    if ((flags & SqlFlag.sets) !== 0) this.#maySetUnreported = true;
+    if ((flags & leavesAnything) !== 0) this.wipe = Wipe.everything;
+    else if ((flags & SqlFlag.setsConfig) !== 0) this.#settings();
     if ((flags & touchesLocks) !== 0) this.locksUnsure = true;
     if ((flags & (SqlFlag.listens | SqlFlag.unlistens)) !== 0) this.#mayListen = true;
   }
@@ -48,9 +67,9 @@ export class Residue {
     if (this.maySet || this.wipe !== Wipe.nothing) this.#parsed = true;
   }
 
-  /** A command with the tag SET was done. */
+  /** A command with the tag SET was done; one that nobody saw in a text counts. */
   onSet(): void {
-    if (this.#maySetUnreported) this.#sets++;
+    if (this.#maySetUnreported || !this.#maySetReported) this.#settings();
   }
 
   /** A command with the tag LISTEN or UNLISTEN was done. */
@@ -58,22 +77,14 @@ export class Residue {
     if (this.#mayListen) this.listening = true;
   }
 
-  /** The server has reported the new value of a parameter. */
-  onReport(): void {
-    this.#reports++;
-  }
-
-  /** ReadyForQuery; `last`: no other is on its way. */
-  endCycle(last: boolean): void {
-    if (this.#sets > 0) {
-      if (this.#sets > this.#reports) this.#settings();
-      this.#sets = 0;
-    }
-    this.#reports = 0;
-    if (last) {
-      this.maySet = this.#maySetUnreported = this.#mayListen = false;
-      if (this.wipe === Wipe.nothing) this.#parsed = false;
-    }
+  /** All is answered. */
+  endCycles(): void {
+    this.maySet =
+      this.#maySetReported =
+      this.#maySetUnreported =
+      this.#mayListen =
+        false;
+    if (this.wipe === Wipe.nothing) this.#parsed = false;
   }
 
   /** The server's session is as after its login. */

@@ -678,9 +678,11 @@ export class ServerConnection implements StreamOwner {
     }
     this.copyIn = false;
     if (requests.count === 0) this.synced = true;
-    if (requests.cycles === 0) this.mayDiscard = this.mayReset = false;
     this.deallocating = null;
-    this.residue.endCycle(requests.cycles === 0);
+    if (requests.cycles === 0) {
+      this.mayDiscard = this.mayReset = false;
+      this.residue.endCycles();
+    }
     counters[Counter.queries]!++;
     counters[Counter.queryTime]! += now - this.requestAt;
     this.requestAt = now;
@@ -756,7 +758,7 @@ export class ServerConnection implements StreamOwner {
       case Tag.reset:
         return this.session.onReset();
       case Tag.set:
-        this.residue.onSet();
+        if (this.client?.mode !== "session") this.residue.onSet();
         if (this.mayReset) this.session.onReset();
         return;
       case Tag.listen:

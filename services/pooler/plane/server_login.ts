@@ -146,24 +146,11 @@ export class ServerLogin {
         }
         this.#ended = true;
         this.#server.login = null;
-        this.#takeParameters();
+        this.#server.session.start(this.parameters);
         return;
       default:
         return this.fail("08006", "unknown pkt");
     }
-  }
-
-  #takeParameters(): void {
-    const server = this.#server;
-    const { tracker } = server.plane;
-    const values: (string | null)[] = [...tracker.none.values];
-    for (const [name, value] of this.parameters) {
-      const index = tracker.indexOf(name);
-      if (index >= 0) values[index] = value;
-    }
-    server.session.values = values;
-    server.session.defaults = tracker.intern(values).values;
-    server.session.reported = this.parameters;
   }
 
   #send(bytes: Uint8Array): void {

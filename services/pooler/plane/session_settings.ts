@@ -19,6 +19,8 @@ export class SessionSettings implements ServerParameters {
   syncedFor: ParameterSet | null = null;
   /** Current values of what else it reports. */
   reported = new Map<string, string>();
+  /** A backslash in a text of SQL is one character that means nothing. */
+  isPlain = true;
   readonly #server: ServerConnection;
   /** What the last query of the pooler's for parameters asks for. */
   #asked: ParameterSet | null = null;
@@ -28,6 +30,19 @@ export class SessionSettings implements ServerParameters {
 
   constructor(server: ServerConnection) {
     this.#server = server;
+  }
+
+  /** What the server reported at its login. */
+  start(reported: Map<string, string>): void {
+    const { tracker } = this.#server.plane;
+    this.values = [...tracker.none.values];
+    for (const [name, value] of reported) {
+      const index = tracker.indexOf(name);
+      if (index >= 0) this.values[index] = value;
+    }
+    this.defaults = tracker.intern(this.values).values;
+    this.reported = reported;
+    this.isPlain = tracker.isPlain(this.values);
   }
 
   /** Whether there is nothing to do for this client. */
@@ -77,16 +92,16 @@ export class SessionSettings implements ServerParameters {
   onReport(body: Uint8Array): void {
     const parameter = parseParameterStatus(body);
     if (parameter === null) return;
-    const { plane, client, requests, residue } = this.#server;
+    const { plane, client, requests } = this.#server;
     const index = plane.tracker.indexOf(parameter.name);
     if (index < 0) {
       this.reported.set(parameter.name, parameter.value);
       return;
     }
     this.values[index] = parameter.value;
+    this.isPlain = plane.tracker.isPlain(this.values);
     this.syncedFor = null;
     if (client === null || requests.front() === Request.ownQuery) return;
-    residue.onReport();
     client.parameters = plane.tracker.with(client.parameters, index, parameter.value);
     this.syncedFor = client.parameters;
     this.#changed.push(index);
@@ -133,7 +148,9 @@ export class SessionSettings implements ServerParameters {
       server.plane.logServer(server, `var change failed: ${failure.message}`);
       // If nothing of the client's has been sent, the server can go to another.
       client.awaitsSync = false;
-      client.fail({ code: failure.code, message: failure.message || "var change failed" });
+      const { code, hint } = failure;
+      const message = failure.message || "var change failed";
+      client.fail(hint === "" ? { code, message } : { code, message, hint });
     },
   };
 }

@@ -3,7 +3,8 @@
 // Pure bookkeeping over bytes: who sends and answers the messages is in relay code.
 // Invariant: a statement lives in the pool's table while a client name or a server refers to it.
 
-import { Frontend, message, scanSql, writeInt32 } from "../../../shared/wire/mod.ts";
+import { Frontend, message, writeInt32 } from "../../../shared/wire/mod.ts";
+import { textFlags } from "./residue.ts";
 import { startsWith } from "./tags.ts";
 
 const encoder = new TextEncoder();
@@ -17,12 +18,19 @@ export class Statement {
   readonly parse: Uint8Array;
   /** Server-side name with its terminating zero; a view into `parse`. */
   readonly name: Uint8Array;
-  /** What its text may do, see scanSql. */
+  /** What its text may do, see textFlags. */
   readonly flags: number;
   references = 0;
 
   /** The Parse body after the name (text, zero, types) is `bytes[from, to)`; it is copied. */
-  constructor(dialect: string, id: number, bytes: Uint8Array, from: number, to: number) {
+  constructor(
+    dialect: string,
+    id: number,
+    bytes: Uint8Array,
+    from: number,
+    to: number,
+    plain: boolean,
+  ) {
     const name = encoder.encode(`PGWEIR_${id}\0`);
     const bodyAt = 5 + name.length;
     this.dialect = dialect;
@@ -33,7 +41,7 @@ export class Statement {
     this.parse.set(name, 5);
     this.parse.set(bytes.subarray(from, to), bodyAt);
     this.name = this.parse.subarray(5, bodyAt);
-    this.flags = scanSql(this.parse, bodyAt, this.parse.indexOf(0, bodyAt));
+    this.flags = textFlags(this.parse, bodyAt, this.parse.indexOf(0, bodyAt), plain);
   }
 
   /** The complete Close message, made anew: evictions are rare. */
@@ -63,11 +71,11 @@ export class StatementTable {
   }
 
   /** The statement whose Parse body after the name (text, zero, types) is `bytes[from, to)`. */
-  intern(bytes: Uint8Array, from: number, to: number, dialect = ""): Statement {
+  intern(bytes: Uint8Array, from: number, to: number, dialect = "", plain = true): Statement {
     const key = keyOf(dialect, bytes, from, to);
     let statement = this.#byKey.get(key);
     if (statement === undefined) {
-      statement = new Statement(dialect, this.#nextId++, bytes, from, to);
+      statement = new Statement(dialect, this.#nextId++, bytes, from, to, plain);
       this.#byKey.set(key, statement);
     }
     return statement;
@@ -79,8 +87,8 @@ export class StatementTable {
   }
 
   /** The same text under other settings. */
-  inDialect({ parse, name }: Statement, dialect: string): Statement {
-    return this.intern(parse, 5 + name.length, parse.length, dialect);
+  inDialect({ parse, name }: Statement, dialect: string, plain: boolean): Statement {
+    return this.intern(parse, 5 + name.length, parse.length, dialect, plain);
   }
 
   /** Whatever is prepared from now on is a new statement, also where the text is known. */

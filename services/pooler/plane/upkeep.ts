@@ -167,9 +167,14 @@ export class Upkeep {
   checkLocks(client: ClientSession): void {
     this.#server.residue.locksUnsure = false;
     let locked = false;
+    // Nothing of its next transaction may come before what this one has left is wiped.
+    client.holdInput();
     this.#server.ask(findLocks, {
       onTag: (tag) => locked = tag === Tag.oneRow,
-      onEnd: () => client.pin(locked),
+      onEnd: () => {
+        client.pin(locked);
+        client.resumeLinked();
+      },
     });
   }
 
