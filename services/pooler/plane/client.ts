@@ -322,27 +322,6 @@ export class ClientSession implements StreamOwner {
     return false;
   }
 
-  /**
-   * The server has this client's parameters, and spells them so. Returns the messages that tell the client
-   * where they differ from what it knows; null if nowhere.
-   */
-  onParametersSet(
-    { session }: ServerConnection,
-    asked: ParameterSet,
-    spelled: ParameterSet,
-  ): Uint8Array | null {
-    this.parameters = spelled;
-    if (asked === this.initial) this.initial = spelled;
-    if (this.login !== null) {
-      (this.pool as Pool).onAccepted(session, asked, spelled);
-      return null;
-    }
-    const told = this.defaults;
-    this.defaults = session.defaults;
-    if (asked === spelled && told === session.defaults) return null;
-    return this.plane.tracker.reports(asked, told, spelled, session.defaults);
-  }
-
   /** What it sends is not looked at until `resumeLinked`. */
   holdInput(): void {
     this.awaitsSync = true;

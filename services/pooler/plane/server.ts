@@ -31,6 +31,7 @@ import { moved, ServerState } from "./server_state.ts";
 import { SessionSettings } from "./session_settings.ts";
 import { PreparedOnServer, type StatementName } from "./statements.ts";
 import { Counter } from "./stats.ts";
+import { onTag } from "./tag_effects.ts";
 import { Tag, tagOf } from "./tags.ts";
 import { Upkeep } from "./upkeep.ts";
 
@@ -479,7 +480,7 @@ export class ServerConnection implements StreamOwner {
             const tag = tagOf(bytes, at + 5, next);
             if (own) this.#onOwnTag(tag);
             else if (this.deallocating !== null) keep = this.#onDeallocating(tag);
-            else if (tag !== Tag.other) this.#onTag(tag);
+            else if (tag !== Tag.other) onTag(this, tag);
           }
           break;
         case Backend.emptyQuery:
@@ -741,30 +742,6 @@ export class ServerConnection implements StreamOwner {
   /** Whether requests that are not answered yet may change what prepared statements there are. */
   get isUnsure(): boolean {
     return this.mayDiscard || this.residue.maySet || this.journal.hasOpenGroups;
-  }
-
-  /** Commands that change what the session of the server holds are known by their tags. */
-  #onTag(tag: Tag): void {
-    switch (tag) {
-      case Tag.deallocateAll:
-        return this.journal.onDiscard(this.client?.names ?? null);
-      case Tag.discardAll:
-        if (this.client?.pinned) this.residue.locksUnsure = true;
-        this.session.onDiscard();
-        return this.journal.onDiscard(this.client?.names ?? null);
-      case Tag.alter:
-      case Tag.drop:
-        return this.pool.statements.renew();
-      case Tag.reset:
-        return this.session.onReset();
-      case Tag.set:
-        if (this.client?.mode !== "session") this.residue.onSet();
-        if (this.mayReset) this.session.onReset();
-        return;
-      case Tag.listen:
-      case Tag.unlisten:
-        return this.residue.onListen();
-    }
   }
 
   /** The two tags of a DEALLOCATE that is played; the client sees only its own. */

@@ -61,12 +61,22 @@ export class SessionSettings implements ServerParameters {
     return "";
   }
 
-  /** The server has what was asked for. Returns what its client is to be told of that. */
+  /** The server has what was asked for. Returns the messages that tell its client where it differs from that. */
   settle(): Uint8Array | null {
     const { plane, client } = this.#server;
     const asked = this.#asked ?? plane.tracker.none;
     const spelled = plane.tracker.settle(this, asked);
-    return client?.onParametersSet(this.#server, asked, spelled) ?? null;
+    if (client === null) return null;
+    client.parameters = spelled;
+    if (asked === client.initial) client.initial = spelled;
+    if (client.login !== null) {
+      this.#server.pool.onAccepted(this, asked, spelled);
+      return null;
+    }
+    const told = client.defaults;
+    client.defaults = this.defaults;
+    if (asked === spelled && told === this.defaults) return null;
+    return plane.tracker.reports(asked, told, spelled, this.defaults);
   }
 
   /** A query of the pooler's changes the session; with `all`, nothing of what was set is left. */

@@ -1,0 +1,30 @@
+// What a command that a client's server has done, known by its tag, changes in what the pooler knows of
+// that server's session, and of the client.
+
+import type { ServerConnection } from "./server.ts";
+import { Tag } from "./tags.ts";
+
+/** A request of the linked client was answered with this tag. */
+export function onTag(server: ServerConnection, tag: Tag): void {
+  const { client, journal, residue, session } = server;
+  switch (tag) {
+    case Tag.deallocateAll:
+      return journal.onDiscard(client?.names ?? null);
+    case Tag.discardAll:
+      if (client?.pinned) residue.locksUnsure = true;
+      session.onDiscard();
+      return journal.onDiscard(client?.names ?? null);
+    case Tag.alter:
+    case Tag.drop:
+      return server.pool.statements.renew();
+    case Tag.reset:
+      return session.onReset();
+    case Tag.set:
+      if (client?.mode !== "session") residue.onSet();
+      if (server.mayReset) session.onReset();
+      return;
+    case Tag.listen:
+    case Tag.unlisten:
+      return residue.onListen();
+  }
+}
