@@ -22,12 +22,13 @@ import { Peer } from "./peer.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { fatal, type Refusal, refusals } from "./refusals.ts";
-import { deallocated, parseFlags, zeroAt } from "./prepared.ts";
+import { parseFlags, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import { anything, functionFlags, textFlags } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
 import type { StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
+import { type FeatureCounts, Verdict } from "./texts.ts";
 import { Unlinked } from "./unlinked.ts";
 
 /** A named Parse is held whole; larger ones are refused. */
@@ -73,6 +74,8 @@ export class ClientSession implements StreamOwner {
   /** The servers' own values that it was told. */
   defaults: readonly (string | null)[];
   names: StatementNames | null = null;
+  /** What it used that pooling does not keep; null = nothing. */
+  features: FeatureCounts | null = null;
   processId = 0;
   /** The minor version of protocol 3 that it speaks. */
   minor = 0;
@@ -419,18 +422,13 @@ export class ClientSession implements StreamOwner {
                 ? anything
                 : textFlags(bytes, at + 5, next - 1, server.session.isPlain);
               if (flags !== 0) {
-                const name = (flags & SqlFlag.discards) === 0 || this.names === null
-                  ? null
-                  : deallocated(this.names, bytes, at + 5, next - 1);
-                if (name !== null) {
-                  if (requests.cycles > 0) return this.#hold(server, run, at, end);
-                  outlet.pass(run, at);
+                const verdict = plane.texts.onQuery(this, server, flags, at, next, run);
+                if (verdict === Verdict.wait) return this.#hold(server, run, at, end);
+                if (verdict === Verdict.replaced) {
                   run = at;
-                  plane.prepared.deallocate(server, name);
                   keep = false;
                   break;
                 }
-                this.#expect(server, flags);
               }
               requests.push(Request.query);
               break;
@@ -474,11 +472,13 @@ export class ClientSession implements StreamOwner {
                 ? null
                 : this.names.get(bytes, portalEnd + 1, nameEnd);
               if (nameEnd === portalEnd + 1) {
-                if (server.unnamedFlags !== 0) this.#expect(server, server.unnamedFlags);
+                if (server.unnamedFlags !== 0) {
+                  plane.texts.expect(this, server, server.unnamedFlags);
+                }
               } else if (entry !== null) {
                 outlet.pass(run, at);
                 const statement = plane.prepared.prepare(this, server, entry);
-                if (statement.flags !== 0) this.#expect(server, statement.flags);
+                if (statement.flags !== 0) plane.texts.expect(this, server, statement.flags);
                 const change = statement.name.length - (nameEnd - portalEnd);
                 outlet.putHeader(type, length + change);
                 outlet.pass(at + 5, portalEnd + 1);
@@ -497,22 +497,22 @@ export class ClientSession implements StreamOwner {
                 const flags = next > end
                   ? anything
                   : parseFlags(bytes, at, next, server.session.isPlain);
+                server.synced = false;
+                (this.pool as Pool).counters[Counter.clientParses]!++;
+                if (
+                  flags !== 0 &&
+                  plane.texts.onParse(this, server, flags, at, next, run) === Verdict.replaced
+                ) {
+                  run = at;
+                  keep = false;
+                  break;
+                }
                 if (bytes[at + 5] === 0) {
                   server.unnamedOwner = this;
                   server.unnamedFlags = flags;
                   this.unnamedOn = server;
                 } else if (flags !== 0) {
-                  this.#expect(server, flags);
-                }
-                server.synced = false;
-                (this.pool as Pool).counters[Counter.clientParses]!++;
-                if (
-                  (flags & SqlFlag.discards) !== 0 && next <= end && this.names !== null &&
-                  plane.prepared.parseDeallocate(this, server, bytes, at, next, run)
-                ) {
-                  run = at;
-                  keep = false;
-                  break;
+                  plane.texts.expect(this, server, flags);
                 }
                 requests.push(Request.parse);
                 break;
@@ -573,7 +573,7 @@ export class ClientSession implements StreamOwner {
             case Frontend.functionCall: {
               if (next > end && length < TAIL_MAX) return this.#wait(server, run, at, end);
               const flags = functionFlags(readInt32(bytes, at + 5));
-              if (flags !== 0) this.#expect(server, flags);
+              if (flags !== 0) plane.texts.expect(this, server, flags);
               requests.push(Request.functionCall);
               break;
             }
@@ -604,13 +604,6 @@ export class ClientSession implements StreamOwner {
       at = next;
     }
     this.#wait(server, run, at, end);
-  }
-
-  /** What a text that is sent now may do to the session of the server. */
-  #expect(server: ServerConnection, flags: number): void {
-    if ((flags & SqlFlag.discards) !== 0 && server.prepared.size > 0) server.mayDiscard = true;
-    if ((flags & SqlFlag.setsDefault) !== 0) server.mayReset = true;
-    if (this.mode !== "session") server.residue.expect(flags);
   }
 
   /** Sends what was relayed and keeps the unfinished rest [at, end). */

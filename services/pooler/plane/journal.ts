@@ -12,6 +12,12 @@ import type {
   StatementTable,
 } from "./statements.ts";
 
+/** Stands for the server's error if that has this SQLSTATE. */
+export interface Failure {
+  readonly instead: string;
+  readonly refusal: Refusal;
+}
+
 /** One change of the statement tables that is undone if the server skips the message behind it. */
 export interface JournalEntry {
   /** Statement that the server gets (added) or loses (removed); null = no change there. */
@@ -20,8 +26,8 @@ export interface JournalEntry {
   /** The client's name that was added or removed. */
   readonly nameAdded: StatementName | null;
   readonly nameRemoved: StatementName | null;
-  /** The error text of a message that was replaced by a failing one. */
-  readonly failure: Refusal | null;
+  /** The error of a message that was replaced by a failing one. */
+  readonly failure: Failure | null;
   /** How many Syncs had been sent before. */
   readonly group: number;
 }
@@ -47,7 +53,7 @@ export class Journal {
     removed: Statement | null,
     nameAdded: StatementName | null,
     nameRemoved: StatementName | null,
-    failure: Refusal | null = null,
+    failure: Failure | null = null,
   ): void {
     const group = this.group;
     this.#entries.push({ added, removed, nameAdded, nameRemoved, failure, group });

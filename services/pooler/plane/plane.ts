@@ -44,6 +44,7 @@ import { type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 import { StartupReader } from "./startup.ts";
 import { PoolStats } from "./stats.ts";
+import { Texts } from "./texts.ts";
 
 const sweepMs = 100;
 const acceptsPerEvent = 64;
@@ -65,6 +66,7 @@ export class Plane {
   readonly cancels = new Cancels(this);
   readonly departures = new Departures(this);
   readonly prepared = new Prepared(this);
+  readonly texts = new Texts(this);
   readonly startups: StartupReader;
   readonly tracksStatements: boolean;
   readonly mockKey: Uint8Array;

@@ -3,7 +3,11 @@
 // Invariants: an idle server and a waiting client never exist at once after `dispatch`; a server holds
 // a slot of the lease from before it connects until PostgreSQL has closed its end.
 
-import { CONSOLE_DATABASE, type DatabaseConfig } from "../../../shared/config/mod.ts";
+import {
+  CONSOLE_DATABASE,
+  type DatabaseConfig,
+  type Settings,
+} from "../../../shared/config/mod.ts";
 import { type Lease, poolLeaf } from "../../../shared/ledger/mod.ts";
 import {
   authenticationOk,
@@ -26,6 +30,7 @@ import { ServerState } from "./server_state.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import { StatementTable } from "./statements.ts";
 import { Counter, PoolStats } from "./stats.ts";
+import { noCounts } from "./texts.ts";
 
 /** Pause after a failed connection attempt: doubles up to server_login_retry, with jitter. */
 const firstRetryMs = 50;
@@ -52,6 +57,9 @@ export class Pool implements LeaseOwner, ServerOwner {
   readonly stats = new PoolStats();
   readonly counters = this.stats.totals;
   readonly statements = new StatementTable();
+  /** What its clients used that pooling does not keep, and what they are told of it. */
+  readonly features = noCounts();
+  readonly featureWarnings: Settings["warnSessionFeatures"];
   readonly dialects: Dialects;
   readonly servers = new Set<ServerConnection>();
   readonly idle: ServerConnection[] = [];
@@ -96,6 +104,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.user = user;
     this.password = password;
     this.credential = credential;
+    this.featureWarnings = database.warnSessionFeatures ?? plane.settings.warnSessionFeatures;
     this.defaults = plane.tracker.none.values;
     this.dialects = new Dialects(plane.tracker);
     this.startupParameters = Object.entries(database.startupParameters);

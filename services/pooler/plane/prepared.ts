@@ -33,6 +33,7 @@ const stubClose = closeMessage("S", "PGWEIR_stub");
 const stubParse = parseMessage("PGWEIR_stub", "SELECT 1");
 const stubDrop = parseMessage("", 'DEALLOCATE "PGWEIR_stub"');
 const ownPrefix = new TextEncoder().encode("PGWEIR_");
+const noSuchStatement = "26000";
 const decoder = new TextDecoder();
 const deallocateMax = 1000;
 
@@ -57,7 +58,7 @@ export class Prepared {
     }
     if (!hasOwnPrefix(bytes, from, to) || client.names?.get(bytes, from, to)) return null;
     const name = decoder.decode(bytes.slice(from, to));
-    return { code: "26000", message: `prepared statement "${name}" does not exist` };
+    return { code: noSuchStatement, message: `prepared statement "${name}" does not exist` };
   }
 
   /**
@@ -82,10 +83,11 @@ export class Prepared {
     return server.journal.isOpen([named, text], bytes, from, to);
   }
 
-  putFailing(server: ServerConnection, failure: Refusal): void {
+  /** A message that fails on the server, and for the client by this error. */
+  putFailing(server: ServerConnection, refusal: Refusal): void {
     this.#plane.outlet.put(failingBind);
     server.requests.push(Request.failsHere);
-    server.journal.record(null, null, null, null, failure);
+    server.journal.record(null, null, null, null, { instead: noSuchStatement, refusal });
   }
 
   /** Sees to it that the server has what the client's name stands for when it reads what follows. */
@@ -138,17 +140,26 @@ export class Prepared {
     if (zeroAt(bytes, nameEnd + 1, next) >= next) return false;
     server.synced = false;
     pool.counters[Counter.clientParses]!++;
+    const refused = this.#plane.texts.refusalOf(
+      client,
+      server,
+      parseFlags(bytes, at, next, server.session.isPlain),
+    );
+    if (refused !== null) {
+      this.putFailing(server, refused);
+      return true;
+    }
     client.names ??= new StatementNames(pool.statements);
     const taken = client.names.get(bytes, nameFrom, nameEnd);
     if (taken !== null) {
       // The server is to find it out, since it may find something else wrong with the text first.
       const name = decoder.decode(bytes.slice(nameFrom, nameEnd));
-      const failure = { code: "42P05", message: `prepared statement "${name}" already exists` };
+      const refusal = { code: "42P05", message: `prepared statement "${name}" already exists` };
       const statement = this.prepare(client, server, taken);
       const text = bytes.slice(nameEnd + 1, next);
       this.#plane.outlet.put(message(Frontend.parse, statement.name, text));
       server.requests.push(Request.failsHere);
-      server.journal.record(null, null, null, null, failure);
+      server.journal.record(null, null, null, null, { instead: refusal.code, refusal });
       return true;
     }
     const { isPlain } = server.session;
@@ -205,23 +216,9 @@ export class Prepared {
     return entry === null;
   }
 
-  /**
-   * An unnamed Parse whose text is DEALLOCATE of a client's name: what it drops when it is executed is a
-   * stub. False if it is something else; else all up to it is passed on.
-   */
-  parseDeallocate(
-    client: ClientSession,
-    server: ServerConnection,
-    bytes: Uint8Array,
-    at: number,
-    next: number,
-    run: number,
-  ): boolean {
-    const names = client.names as StatementNames;
-    const name = deallocated(names, bytes, at + 6, zeroAt(bytes, at + 6, next));
-    if (name === null) return false;
+  /** An unnamed Parse whose text is DEALLOCATE of a client's name: what it drops when executed is a stub. */
+  parseDeallocate(names: StatementNames, server: ServerConnection, name: StatementName): void {
     const { outlet } = this.#plane;
-    outlet.pass(run, at);
     const { requests, journal } = server;
     outlet.put(stubClose);
     requests.push(Request.ownClose);
@@ -233,7 +230,6 @@ export class Prepared {
     requests.push(Request.parseNamed);
     names.remove(name);
     journal.record(null, null, null, name);
-    return true;
   }
 
   /** A query that is DEALLOCATE of a client's name, alone: the statement stays, for others. */

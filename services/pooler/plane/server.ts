@@ -19,10 +19,10 @@ import {
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
 import { dial, isSocketDir } from "./dial.ts";
-import { Journal, type JournalEntry } from "./journal.ts";
+import { type Failure, Journal, type JournalEntry } from "./journal.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
-import { error, type Refusal, refusals } from "./refusals.ts";
+import { error, refusals } from "./refusals.ts";
 import { hasJournal, Request, Requests } from "./requests.ts";
 import { Residue } from "./residue.ts";
 import { ServerLogin } from "./server_login.ts";
@@ -505,9 +505,9 @@ export class ServerConnection implements StreamOwner {
           if (own) this.#ownFailure = parsed;
           else {
             const replacement = this.#failedRequest();
-            if (replacement !== null && whole && parsed.code === replacement.code) {
+            if (replacement !== null && whole && parsed.code === replacement.instead) {
               outlet.pass(run, at);
-              outlet.put(error(replacement));
+              outlet.put(error(replacement.refusal));
               run = next;
             }
           }
@@ -699,7 +699,7 @@ export class ServerConnection implements StreamOwner {
    * The request at the front failed. After an error in the extended protocol the server skips
    * everything up to the next Sync. Returns the refusal that replaces the server's text, if any.
    */
-  #failedRequest(): Refusal | null {
+  #failedRequest(): Failure | null {
     const requests = this.requests;
     const front = requests.front();
     this.copyIn = false;

@@ -27,6 +27,7 @@ export class SessionSettings implements ServerParameters {
   /** Tracked parameters that were reported since the last ReadyForQuery, and whether by a RESET. */
   #changed: number[] = [];
   #wasReset = false;
+  #told: Uint8Array[] = [];
 
   constructor(server: ServerConnection) {
     this.#server = server;
@@ -117,9 +118,14 @@ export class SessionSettings implements ServerParameters {
     this.#changed.push(index);
   }
 
-  /** Whether parameters have changed since the last ReadyForQuery. */
+  /** A message for the client, before its next ReadyForQuery. */
+  tell(message: Uint8Array): void {
+    this.#told.push(message);
+  }
+
+  /** Whether the client is to be told something before its next ReadyForQuery. */
   get hasChanges(): boolean {
-    return this.#wasReset || this.#changed.length > 0;
+    return this.#wasReset || this.#changed.length > 0 || this.#told.length > 0;
   }
 
   /**
@@ -139,8 +145,10 @@ export class SessionSettings implements ServerParameters {
         outlet.put(parameterStatus(tracker.names[index] as string, asked));
       }
     }
+    for (const message of this.#told) plane.outlet.put(message);
     this.#wasReset = false;
     this.#changed = [];
+    this.#told = [];
   }
 
   /** What becomes of the query that sets parameters: the client goes on, or is told why not. */

@@ -37,6 +37,7 @@ export function fakeClient(changes: Partial<ClientView> = {}): Writable<ClientVi
     address: { host: "10.0.0.9", port: 40_000 },
     parameters: { values: [null] },
     names: null,
+    features: null,
     buffered: 0,
     ...changes,
   };
@@ -82,6 +83,7 @@ export function fakePool(
     firstWaiter: null,
     stats: new PoolStats(),
     statements: { size: 0 },
+    features: new Uint32Array(5),
     ...changes,
     servers: new Set(changes.servers ?? []),
   };

@@ -2,6 +2,7 @@
 // come from it, so that no command can be without the check its neighbours have. Pure.
 
 import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
+import { featureColumns, featureRows } from "./feature_rows.ts";
 import { leaseColumns, leaseRows } from "./lease_rows.ts";
 import {
   databaseColumns,
@@ -110,6 +111,7 @@ export const showTable: ReadonlyMap<string, Show> = new Map<string, Show>([
   ["totals", show(totalsColumns, ({ plane }) => totalsRows(plane))],
   ["worker", show(workerColumns, workerRows)],
   ["leases", show(leaseColumns, leaseRows)],
+  ["features", show(featureColumns, featureRows)],
 ]);
 
 /**

@@ -4,6 +4,7 @@
 import type { Config, DatabaseConfig } from "../../../../shared/config/mod.ts";
 import type { SocketAddress } from "../../../../shared/sys/mod.ts";
 import type { Seat } from "../../messages.ts";
+import type { FeatureCounts } from "../texts.ts";
 import type { PoolStats } from "../stats.ts";
 
 export interface StreamView {
@@ -34,6 +35,7 @@ export interface ClientView {
   readonly address: SocketAddress;
   readonly parameters: { readonly values: readonly (string | null)[] };
   readonly names: { readonly size: number } | null;
+  readonly features: FeatureCounts | null;
   /** Bytes of input that are kept. */
   readonly buffered: number;
 }
@@ -68,6 +70,8 @@ export interface PoolView {
   readonly firstWaiter: { readonly waitingSince: number } | null;
   readonly stats: PoolStats;
   readonly statements: { readonly size: number };
+  /** How often each of `features` was used. */
+  readonly features: FeatureCounts;
 }
 
 /** What became of cancel requests. */
