@@ -34,27 +34,33 @@ needs("postgresql");
 const test = suite("reset query");
 let postgres: Postgres;
 let relay: Relay;
+/** Session pooling with the default reset query. */
+let plain: Pgweir;
+/** Session pooling with a reset query that takes its time. */
+let slow: Pgweir;
 
 test.before(async () => {
   postgres = await startPostgres(logsStatements);
   await postgres.query("CREATE ROLE other");
   relay = await startRelay(postgres);
+  [plain, slow] = await Promise.all([start(null), start("SELECT pg_sleep(0.6)")]);
 });
 
 test.after.each(closeAll);
 
 test.after(async () => {
+  await plain.stop();
+  await slow.stop();
   await relay.stop();
   await postgres.stop("immediate");
 });
 
-/** A pooler with session pooling and one server a pool, for the time of `work`. */
-async function withReset(
+/** A pooler with session pooling, one server a pool, and a reset query; null: the default one. */
+function start(
   query: string | null,
-  work: (pooler: Pgweir) => Promise<void>,
   settings: Record<string, string | number> = {},
-): Promise<void> {
-  const pooler = await startPgweir({
+): Promise<Pgweir> {
+  return startPgweir({
     ini: {
       databases: {
         held: connectString(relay, "dbname=postgres"),
@@ -68,13 +74,26 @@ async function withReset(
       },
     },
   });
+}
+
+/** One of these for the time of `work`. */
+async function withReset(
+  query: string,
+  work: (pooler: Pgweir) => Promise<void>,
+  settings: Record<string, string | number> = {},
+): Promise<void> {
+  const pooler = await start(query, settings);
   try {
     await work(pooler);
-    assert.is(pooler.end, null);
-    assert.not.match(pooler.log(), / ERROR | FATAL |at .*\.ts:\d+/);
+    isWell(pooler);
   } finally {
     await pooler.stop();
   }
+}
+
+function isWell(pooler: Pgweir): void {
+  assert.is(pooler.end, null);
+  assert.not.match(pooler.log(), / ERROR | FATAL |at .*\.ts:\d+/);
 }
 
 /** A session that leaves everything behind; gives its backend. */
@@ -89,38 +108,34 @@ async function messySession(pooler: Pgweir, as: Login = login): Promise<number> 
 }
 
 test("nothing of a session is left for the next one, on the same backend", async () => {
-  await withReset(null, async (pooler) => {
-    const backend = await messySession(pooler);
-    const next = await open(pooler);
-    assert.is(await residueOf(next), cleanFor("postgres"));
-    assert.is(await backendOf(next), backend);
-    assert.equal(await next.query("SELECT count(*) FROM pg_prepared_statements"), [["0"]]);
-    assert.is(await ask(next, [f.B("", "protocol"), f.S()]), "E(26000) Z(I)");
-    assert.is(await ask(next, [f.B(), f.S()]), "E(26000) Z(I)");
-    await postgres.query("NOTIFY left_behind, 'secret'");
-    assert.is(await ask(next, [f.Q("SELECT 1")]), 'T D("1") C"SELECT 1" Z(I)');
-    await next.readNothingFor(20);
-    await next.end();
-  });
+  const backend = await messySession(plain);
+  const next = await open(plain);
+  assert.is(await residueOf(next), cleanFor("postgres"));
+  assert.is(await backendOf(next), backend);
+  assert.equal(await next.query("SELECT count(*) FROM pg_prepared_statements"), [["0"]]);
+  assert.is(await ask(next, [f.B("", "protocol"), f.S()]), "E(26000) Z(I)");
+  assert.is(await ask(next, [f.B(), f.S()]), "E(26000) Z(I)");
+  await postgres.query("NOTIFY left_behind, 'secret'");
+  assert.is(await ask(next, [f.Q("SELECT 1")]), 'T D("1") C"SELECT 1" Z(I)');
+  await next.readNothingFor(20);
+  await next.end();
 });
 
 test("the reset runs once a session, when it has ended", async () => {
-  await withReset(null, async (pooler) => {
-    const client = await open(pooler);
-    const backend = await backendOf(client);
-    const seen = await statementsDuring(postgres, backend, async () => {
-      await client.query("SELECT 1");
-      await client.query("BEGIN; SELECT 2; COMMIT");
-      await client.end();
-      const next = await open(pooler);
-      await next.query("SELECT 3");
-      await next.end();
-      await (await open(pooler)).query("SELECT 4");
-    });
-    const reset = "DISCARD ALL";
-    const wanted = ["SELECT 1", "BEGIN; SELECT 2; COMMIT", reset, "SELECT 3", reset, "SELECT 4"];
-    assert.equal(seen, wanted);
+  const client = await open(plain);
+  const backend = await backendOf(client);
+  const seen = await statementsDuring(postgres, backend, async () => {
+    await client.query("SELECT 1");
+    await client.query("BEGIN; SELECT 2; COMMIT");
+    await client.end();
+    const next = await open(plain);
+    await next.query("SELECT 3");
+    await next.end();
+    await (await open(plain)).query("SELECT 4");
   });
+  const reset = "DISCARD ALL";
+  const wanted = ["SELECT 1", "BEGIN; SELECT 2; COMMIT", reset, "SELECT 3", reset, "SELECT 4"];
+  assert.equal(seen, wanted);
 });
 
 test("without a reset query a session finds what the last one has left", async () => {
@@ -167,16 +182,14 @@ test("a reset query of the operator's is run as it is written", async () => {
 
 test("settings of the next session hold after a reset that has touched them", async () => {
   // The reset takes back what the pooler had set for its client, too.
-  await withReset(null, async (pooler) => {
-    const as = (zone: string) => ({ ...login, parameters: { TimeZone: zone } });
-    for (const zone of ["Asia/Tokyo", "UTC", "Asia/Tokyo", "Europe/Rome"]) {
-      const client = await open(pooler, as(zone));
-      assert.equal(await client.query("SHOW TimeZone"), [[zone]]);
-      assert.is(client.settings.get("TimeZone"), zone);
-      await client.query("SET TimeZone = 'America/Lima'");
-      await client.end();
-    }
-  });
+  const as = (zone: string) => ({ ...login, parameters: { TimeZone: zone } });
+  for (const zone of ["Asia/Tokyo", "UTC", "Asia/Tokyo", "Europe/Rome"]) {
+    const client = await open(plain, as(zone));
+    assert.equal(await client.query("SHOW TimeZone"), [[zone]]);
+    assert.is(client.settings.get("TimeZone"), zone);
+    await client.query("SET TimeZone = 'America/Lima'");
+    await client.end();
+  }
 });
 
 const failing: [string, string][] = [
@@ -222,75 +235,76 @@ test("a reset that leaves a transaction open is rolled back", async () => {
 });
 
 test("who waits for a long reset waits, and other pools don't", async () => {
-  await withReset("SELECT pg_sleep(0.6)", async (pooler) => {
-    const client = await open(pooler);
-    const backend = await backendOf(client);
-    await client.end();
-    const next = await open(pooler);
-    next.send(f.Q("SELECT pg_backend_pid()"));
-    await until(
-      "the reset to run",
-      async () => (await poolRow(pooler, "postgres"))["sv_tested"] === "1",
-    );
-    const row = await poolRow(pooler, "postgres");
-    assert.equal([row["sv_active"], row["sv_idle"], row["cl_waiting"]], ["0", "0", "1"]);
-    const servers = await pooler.console("SHOW SERVERS");
-    const states = servers.filter((s) => s["database"] === "postgres").map((s) => s["state"]);
-    assert.equal(states, ["tested"]);
-    const elsewhere = await open(pooler, { ...login, database: "elsewhere" });
-    assert.equal(await elsewhere.query("SELECT 1"), [["1"]]);
-    assert.is(await ask(next, [], 1), `T D("${backend}") C"SELECT 1" Z(I)`);
-    await next.end();
-    await elsewhere.end();
-  });
+  const client = await open(slow);
+  const backend = await backendOf(client);
+  await client.end();
+  const next = await open(slow);
+  next.send(f.Q("SELECT pg_backend_pid()"));
+  await until(
+    "the reset to run",
+    async () => (await poolRow(slow, "postgres"))["sv_tested"] === "1",
+  );
+  const row = await poolRow(slow, "postgres");
+  assert.equal([row["sv_active"], row["sv_idle"], row["cl_waiting"]], ["0", "0", "1"]);
+  const servers = await slow.console("SHOW SERVERS");
+  const states = servers.filter((s) => s["database"] === "postgres").map((s) => s["state"]);
+  assert.equal(states, ["tested"]);
+  const elsewhere = await open(slow, { ...login, database: "elsewhere" });
+  assert.equal(await elsewhere.query("SELECT 1"), [["1"]]);
+  assert.is(await ask(next, [], 1), `T D("${backend}") C"SELECT 1" Z(I)`);
+  await next.end();
+  await elsewhere.end();
 });
 
 test("a cancel for a client that has left does not hit the reset", async () => {
-  await withReset("SELECT pg_sleep(0.5)", async (pooler) => {
-    const client = await open(pooler);
-    const backend = await backendOf(client);
-    const { key } = client;
-    await client.end();
-    await until(
-      "the reset to run",
-      async () => (await poolRow(pooler, "postgres"))["sv_tested"] === "1",
-    );
-    // Its key is nobody's by now; that of who waits for the server is not the server's yet.
-    client.key = key;
-    for (let i = 0; i < 5; i++) assert.is(await client.cancel(), "");
-    const queued = await open(pooler);
-    queued.send(f.Q("SELECT 1"));
-    await waiting(pooler, 1);
-    assert.is(await queued.cancel(), "");
-    assert.is(await queued.replies(), "E(57014) Z(I)");
-    assert.is(await backendOf(queued), backend);
-    await queued.end();
-  });
+  const client = await open(slow);
+  const backend = await backendOf(client);
+  const { key } = client;
+  await client.end();
+  await until(
+    "the reset to run",
+    async () => (await poolRow(slow, "postgres"))["sv_tested"] === "1",
+  );
+  // Its key is nobody's by now; that of who waits for the server is not the server's yet.
+  client.key = key;
+  for (let i = 0; i < 5; i++) assert.is(await client.cancel(), "");
+  const queued = await open(slow);
+  queued.send(f.Q("SELECT 1"));
+  await waiting(slow, 1);
+  assert.is(await queued.cancel(), "");
+  assert.is(await queued.replies(), "E(57014) Z(I)");
+  assert.is(await backendOf(queued), backend);
+  await queued.end();
 });
 
 test("a cancel that PostgreSQL sees late spares the reset and the next session", async () => {
   // The query was over, its client gone and the reset running when the cancel came through: the
   // reset failed, or the next session's first query did.
-  await withReset(null, async (pooler) => {
-    const as = { ...login, database: "held" };
-    const client = await open(pooler, as);
-    const backend = await backendOf(client);
-    relay.cancels.delayMs = 600;
-    client.send(f.Q("SELECT pg_sleep(0.2)"));
-    await backendsWhere(postgres, 1, "wait_event = 'PgSleep'");
-    const cancel = client.cancel();
-    await until("the cancel", () => relay.links.some((link) => link.kind === "cancel"));
-    assert.is(await client.replies(), 'T D C"SELECT 1" Z(I)');
-    await client.query("CREATE TEMP TABLE kept (i int)");
-    await client.end();
-    const next = await open(pooler, as);
-    next.send(f.Q("SELECT pg_backend_pid() FROM pg_sleep(0.8)"));
-    assert.is(await next.replies(1, { values: true }), `T D("${backend}") C"SELECT 1" Z(I)`);
-    assert.is(await ask(next, [f.Q("SELECT * FROM kept")]), "E(42P01) Z(I)");
-    assert.is(await cancel, "");
-    relay.cancels.delayMs = 0;
-    await next.end();
-  });
+  const as = { ...login, database: "held" };
+  const holder = await open(postgres);
+  await holder.query("SELECT pg_advisory_lock(1)");
+  const client = await open(plain, as);
+  const backend = await backendOf(client);
+  relay.cancels.delayMs = 1_500;
+  client.send(f.Q("SELECT pg_advisory_xact_lock(1)"));
+  await backendsWhere(postgres, 1, "wait_event = 'advisory'");
+  const cancel = client.cancel();
+  await until(
+    "the cancel to be under way",
+    async () => (await poolRow(plain, "held"))["cl_active_cancel_req"] === "1",
+  );
+  await holder.query("SELECT pg_advisory_unlock(1)");
+  assert.is(await client.replies(), 'T D C"SELECT 1" Z(I)');
+  await client.query("CREATE TEMP TABLE kept (i int)");
+  await client.end();
+  const next = await open(plain, as);
+  next.send(f.Q("SELECT pg_backend_pid() FROM pg_sleep(1.6)"));
+  assert.is(await next.replies(1, { values: true }), `T D("${backend}") C"SELECT 1" Z(I)`);
+  assert.is(await ask(next, [f.Q("SELECT * FROM kept")]), "E(42P01) Z(I)");
+  assert.is(await cancel, "");
+  relay.cancels.delayMs = 0;
+  await next.end();
+  await holder.end();
 });
 
 // --- transaction pooling
@@ -298,7 +312,7 @@ test("a cancel that PostgreSQL sees late spares the reset and the next session",
 const always = { pool_mode: "transaction", server_reset_query_always: 1 };
 
 test("in transaction pooling no reset runs unless it is asked for", async () => {
-  await withReset(null, async (pooler) => {
+  await withReset("DISCARD ALL", async (pooler) => {
     const client = await open(pooler);
     const backend = await backendOf(client);
     const seen = await statementsDuring(postgres, backend, async () => {
@@ -312,7 +326,7 @@ test("in transaction pooling no reset runs unless it is asked for", async () => 
 });
 
 test("server_reset_query_always resets after each transaction", async () => {
-  await withReset(null, async (pooler) => {
+  await withReset("DISCARD ALL", async (pooler) => {
     const client = await open(pooler, { ...login, parameters: { application_name: "own" } });
     const backend = await backendOf(client);
     const seen = await statementsDuring(postgres, backend, async () => {
@@ -380,6 +394,12 @@ test("after a reset that fails in transaction pooling the server is closed", asy
     assert.is(backends.size, 5);
     await client.end();
   }, always);
+});
+
+test("the poolers and their servers are well after all this", async () => {
+  await backendsWhere(postgres, 0, "state <> 'idle' AND query <> 'SELECT pg_sleep(0.6)'");
+  isWell(plain);
+  isWell(slow);
 });
 
 test.run();
