@@ -1,13 +1,15 @@
-// What a client is told of session features that pooling by transactions does not keep: nothing, a warning
-// beside the answer, or an error instead of it; and the counts on the console.
+// What transaction and statement pooling do not keep (temporary tables, WITH HOLD cursors, SQL PREPARE, session locks):
+// counted for the console, and, as warn_session_features says, let through, warned about, or refused.
 
+import { Backend, parseErrorFields } from "../../../shared/wire/mod.ts";
 import { assert, suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { type Postgres, startPostgres } from "../../support/postgres.ts";
-import { type Login, RawClient } from "../../support/raw_client.ts";
+import type { RawClient } from "../../support/raw_client.ts";
 import { ask, closeAll, connectString, nothingHangs, open } from "../protocol/support.ts";
+import { backendsWhere } from "./support.ts";
 
 needs("postgresql");
 
@@ -17,157 +19,203 @@ let pooler: Pgweir;
 
 test.before(async () => {
   postgres = await startPostgres();
-  const entry = (more: string) => connectString(postgres, `dbname=postgres ${more}`);
+  const server = connectString(postgres, "dbname=postgres pool_size=1");
   pooler = await startPgweir({
     ini: {
       databases: {
-        plain: entry(""),
-        told: entry("warn_session_features=notice"),
-        strict: entry("warn_session_features=refuse"),
-        session: entry("warn_session_features=refuse pool_mode=session"),
-        statement: entry("warn_session_features=refuse pool_mode=statement"),
+        quiet: `${server} warn_session_features=off`,
+        // The global one.
+        told: server,
+        refused: `${server} warn_session_features=refuse`,
+        single: `${server} warn_session_features=refuse pool_mode=statement`,
+        whole: `${server} warn_session_features=refuse pool_mode=session`,
       },
-      pgbouncer: { default_pool_size: 1, admin_users: "postgres" },
+      pgbouncer: { pool_mode: "transaction" },
+      pgweir: { warn_session_features: "notice" },
     },
   });
 });
+
 test.after.each(closeAll);
+
 test.after(async () => {
   await pooler.stop();
   await postgres.stop("immediate");
 });
 
-const to = (database: string): Login => ({ user: "postgres", database });
-const extended = (sql: string) => [f.P("", sql), f.B(), f.D(), f.E(), f.S()];
-const named = (sql: string) => [f.P("s", sql), f.D("S", "s"), f.B("", "s"), f.E(), f.S()];
+const as = (database: string) => open(pooler, { user: "postgres", database });
 
-/** Texts with what is wrong with them, and their answer. */
-const used: readonly (readonly [string, string, RegExp])[] = [
-  ["CREATE TEMP TABLE t (i int)", "a temporary table ends with the transaction", /C"CREATE TABLE"/],
-  ["DECLARE c CURSOR WITH HOLD FOR SELECT 1", "a cursor WITH HOLD ends", /C"DECLARE CURSOR"/],
-  ["PREPARE p AS SELECT 1", "what SQL PREPARE makes ends", /C"PREPARE"/],
-  ["SELECT pg_try_advisory_lock(1) IS NULL", "a session-level advisory lock keeps", /D\("f"\)/],
+/** What is not kept, the column that counts it, and a part of what a client is told. */
+const unkept: [string, string, RegExp][] = [
+  ["CREATE TEMP TABLE t (i int)", "temp_tables", /temporary table/],
+  ["DECLARE c CURSOR WITH HOLD FOR SELECT 1", "hold_cursors", /WITH HOLD/],
+  ["PREPARE p AS SELECT 1", "prepares", /PREPARE/],
+  ["SELECT pg_try_advisory_lock(7)", "advisory_locks", /advisory lock/],
+];
+const kept = [
+  "SELECT 1",
+  "SELECT 'CREATE TEMP TABLE t (i int)'",
+  "CREATE TEMP TABLE t (i int) ON COMMIT DROP",
+  "SELECT pg_advisory_xact_lock(7)",
+  "SET work_mem = '5MB'",
+  "LISTEN news",
 ];
 
-test("nothing is said where warn_session_features is off", async () => {
-  for (const [sql, , answer] of used) {
-    const client = await open(pooler, to("plain"));
-    for (const bytes of [[f.Q(sql)], extended(sql), named(sql)]) {
-      const said = await ask(client, bytes);
-      assert.match(said, answer);
-      assert.not.match(said, /N\(|E\(/);
-      await ask(client, [f.Q("DISCARD ALL")]);
-    }
-    await client.end();
-  }
-});
+const cycle = (sql: string) => [f.P("", sql), f.B(), f.E(), f.S()];
 
-test("a warning stands before the ReadyForQuery where it is notice", async () => {
-  for (const [sql, what] of used) {
-    const client = await open(pooler, to("told"));
-    for (const bytes of [[f.Q(sql)], extended(sql), named(sql)]) {
-      client.send(...bytes);
-      const messages = await client.messagesUntil("Z");
-      const notice = messages.at(-2)!;
-      assert.is(String.fromCharCode(notice.type), "N", sql);
-      const text = new TextDecoder().decode(notice.body);
-      assert.match(text, "WARNING");
-      assert.match(text, "01000");
-      assert.match(text, what);
-      assert.match(await ask(client, [f.Q("SELECT 'next'")]), /^T D\("next"\)/);
-      await ask(client, [f.Q("DISCARD ALL")]);
-    }
-    await client.end();
-  }
-});
-
-test("an error stands in place of the answer where it is refuse, and the client lives on", async () => {
-  for (const database of ["strict", "statement"]) {
-    for (const [sql] of used) {
-      const client = await open(pooler, to(database));
-      for (const bytes of [[f.Q(sql)], extended(sql), named(sql)]) {
-        assert.is(await ask(client, bytes), "E(0A000) Z(I)", `${database}: ${sql}`);
-        assert.match(await ask(client, [f.Q("SELECT 'next'")]), /^T D\("next"\)/);
-      }
-      await client.end();
-    }
-  }
-  assert.equal(await postgres.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'"), []);
-});
-
-test("a refused text fails its transaction and its pipeline as any error does", async () => {
-  const client = await open(pooler, to("strict"));
-  assert.is(
-    await ask(
-      client,
-      [f.Q("BEGIN"), f.Q("PREPARE p AS SELECT 1"), f.Q("SELECT 1"), f.Q("COMMIT")],
-      4,
-    ),
-    'C"BEGIN" Z(T) E(0A000) Z(E) E(25P02) Z(E) C"ROLLBACK" Z(I)',
-  );
-  const pipeline = [
-    ...[f.P("", "SELECT 'before'"), f.B(), f.E()],
-    ...[f.P("x", "PREPARE p AS SELECT 1"), f.B("", "x"), f.E()],
-    ...[f.P("", "SELECT 'skipped'"), f.B(), f.E(), f.S()],
-    ...[f.P("x", "SELECT 'after'"), f.B("", "x"), f.E(), f.S()],
-  ];
-  assert.is(
-    await ask(client, pipeline, 2),
-    '1 2 D("before") C"SELECT 1" E(0A000) Z(I) 1 2 D("after") C"SELECT 1" Z(I)',
-  );
-  await client.end();
-});
-
-test("the message names the setting, the mode and what to do", async () => {
-  const client = await open(pooler, to("strict"));
-  client.send(f.Q("CREATE TEMP TABLE t (i int)"));
-  const [error] = await client.messagesUntil("Z");
-  const text = new TextDecoder().decode(error!.body);
-  for (const part of ["warn_session_features", "transaction pooling", "pool_mode = session"]) {
-    assert.match(text, part);
-  }
-  await client.end();
-});
-
-test("session pooling keeps everything and says nothing", async () => {
-  const client = await open(pooler, to("session"));
-  for (const [sql, , answer] of used) assert.match(await ask(client, [f.Q(sql)]), answer);
-  assert.match(await ask(client, [f.Q("EXECUTE p")]), /D\("1"\)/);
-  await client.end();
-});
-
-test("what is of the transaction only is no feature of a session", async () => {
-  const client = await open(pooler, to("strict"));
-  for (
-    const sql of [
-      "BEGIN; CREATE TEMP TABLE t (i int) ON COMMIT DROP; COMMIT",
-      "BEGIN; DECLARE c CURSOR FOR SELECT 1; COMMIT",
-      "SELECT pg_advisory_xact_lock(1)",
-      "SET work_mem = '5MB'",
-    ]
-  ) assert.not.match(await ask(client, [f.Q(sql)]), /E\(|N\(/);
-  await client.end();
-});
-
-test("SHOW FEATURES counts for each database and each client", async () => {
-  const admin = await RawClient.login(pooler, to("pgbouncer"));
-  const counts = async () => {
-    const rows = await admin.query("SHOW FEATURES");
-    return rows.filter(([database]) => database === "plain").map((row) => row.slice(4));
+/** The replies to some bytes, and the notices and errors among them. */
+async function talk(
+  client: RawClient,
+  parts: readonly Uint8Array[],
+  count = 1,
+): Promise<{ replies: string; told: ReturnType<typeof parseErrorFields>[] }> {
+  client.send(...parts);
+  const messages = await client.messagesUntil("Z", count);
+  const isTold = (type: number) =>
+    type === Backend.noticeResponse || type === Backend.errorResponse;
+  return {
+    replies: messages.map((m) => String.fromCharCode(m.type)).join(""),
+    told: messages.filter((m) => isTold(m.type)).map((m) => parseErrorFields(m.body)),
   };
-  const [before] = await counts();
-  const client = await open(pooler, to("plain"));
-  await client.query("CREATE TEMP TABLE t (i int)");
-  await client.query("PREPARE p AS SELECT 1");
-  await client.query("PREPARE p AS SELECT 1; PREPARE q AS SELECT 2");
-  const [after, own] = await counts();
-  assert.equal(own, ["1", "0", "2", "0", "0"]);
-  assert.equal(after!.map((count, i) => Number(count) - Number(before![i])), [1, 0, 2, 0, 0]);
+}
+
+test("off: nothing is said", async () => {
+  const client = await as("quiet");
+  for (const [sql] of unkept) {
+    for (const parts of [[f.Q(sql)], cycle(sql)]) {
+      const { replies, told } = await talk(client, parts);
+      assert.equal(told, [], sql);
+      assert.ok(replies.endsWith("CZ"), replies);
+    }
+    await client.query("SELECT pg_advisory_unlock_all()");
+  }
   await client.end();
-  await admin.end();
+});
+
+test("notice: a warning comes beside the answer, and the answer is the same", async () => {
+  const client = await as("told");
+  const silent = await as("quiet");
+  for (const [sql, , what] of unkept) {
+    for (const parts of [[f.Q(sql)], cycle(sql), [f.Q("BEGIN"), f.Q(sql), f.Q("ROLLBACK")]]) {
+      const count = parts.filter((part) => part[0] === 0x51).length || 1;
+      const { replies, told } = await talk(client, parts, count);
+      assert.is(told.length, 1, `${sql}: ${replies}`);
+      assert.equal([told[0]!.severity, told[0]!.code], ["WARNING", "01000"], sql);
+      assert.match(told[0]!.message, what);
+      const plain = await talk(silent, parts, count);
+      assert.is(replies.replace("N", ""), plain.replies, sql);
+      for (const each of [client, silent]) await each.query("SELECT pg_advisory_unlock_all()");
+    }
+  }
+  for (const sql of kept) assert.equal((await talk(client, [f.Q(sql)])).told, [], sql);
+  await client.end();
+  await silent.end();
+});
+
+test("notice: the warning of a prepared statement comes when it runs", async () => {
+  const client = await as("told");
+  await talk(client, [f.P("s", "SELECT pg_try_advisory_lock($1)"), f.S()]);
+  const { told } = await talk(client, [f.B("", "s", ["7"]), f.E(), f.S()]);
+  assert.match(told.map((each) => each.message).join(), /advisory lock/);
+  await client.query("SELECT pg_advisory_unlock_all()");
+  await client.end();
+});
+
+test("refuse: an error comes instead of the statement, which does not run", async () => {
+  for (const database of ["refused", "single"]) {
+    const client = await as(database);
+    for (const [sql, , what] of unkept) {
+      const forms: [Uint8Array[], string][] = [
+        [[f.Q(sql)], "E(0A000) Z(I)"],
+        [cycle(sql), "E(0A000) Z(I)"],
+        [[f.Q(`SELECT 1; ${sql}`)], "E(0A000) Z(I)"],
+        [[f.P("n", sql), f.D("S", "n"), f.S()], "E(0A000) Z(I)"],
+      ];
+      for (const [parts, wanted] of forms) assert.is(await ask(client, parts), wanted, sql);
+      const { told: [error] } = await talk(client, [f.Q(sql)]);
+      assert.equal([error!.severity, error!.code], ["ERROR", "0A000"]);
+      assert.match(error!.message, what);
+      assert.match(error!.message, /warn_session_features/);
+      assert.match(error!.hint ?? "", /session/);
+      // Nothing was prepared by that name.
+      assert.is(await ask(client, [f.B("", "n"), f.S()]), "E(26000) Z(I)", sql);
+    }
+    for (const sql of kept) {
+      if (database === "single" && sql.startsWith("LISTEN")) continue;
+      assert.not.match(await ask(client, [f.Q(sql)]), /E\(/, sql);
+    }
+    const rows = await client.query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'");
+    assert.equal(rows, [["0"]]);
+    await client.end();
+  }
+});
+
+test("refuse: the error is PostgreSQL's own in its effect on what is around it", async () => {
+  // As if the statement had failed there: the transaction, the rest of the cycle, what is in the pipe.
+  const client = await as("refused");
+  const direct = await open(postgres);
+  const bad = "CREATE TEMP TABLE t (i int)";
+  const shapes: [(sql: string) => Uint8Array[], number][] = [
+    [(sql) => [f.Q("BEGIN"), f.Q(sql), f.Q("SELECT 1"), f.Q("ROLLBACK"), f.Q("SELECT 2")], 5],
+    [(sql) => [f.Q("BEGIN"), f.Q("SAVEPOINT s"), f.Q(sql), f.Q("ROLLBACK TO s"), f.Q("COMMIT")], 5],
+    [(sql) => [f.Q("SELECT 1"), f.Q(sql), f.Q("SELECT 2")], 3],
+    [(sql) => [...cycle("SELECT 1"), ...cycle(sql), ...cycle("SELECT 2")], 3],
+    [(sql) => [f.P("", "SELECT 1"), f.B(), f.E(), ...cycle(sql), ...cycle("SELECT 2")], 2],
+    [(sql) => [f.Q("BEGIN"), ...cycle(sql), ...cycle("SELECT 1"), f.Q("COMMIT")], 4],
+  ];
+  for (const [at, [shape, count]] of shapes.entries()) {
+    const refused = await ask(client, shape(bad), count);
+    const failed = await ask(direct, shape("SELEC 1"), count);
+    assert.is(refused.replaceAll("0A000", "42601"), failed, `shape ${at}`);
+  }
+  const aborted = [f.Q("BEGIN"), f.Q("SELECT 1/0"), f.Q(bad), ...cycle(bad), f.Q("ROLLBACK")];
+  const refused = await ask(client, aborted, 5);
+  assert.match(
+    refused,
+    /E\(22012\) Z\(E\) E\(25P02\) Z\(E\) E\((25P02|0A000)\) Z\(E\) C"ROLLBACK" Z\(I\)$/,
+  );
+  await client.end();
+  await direct.end();
+});
+
+test("a session keeps it all, so nothing is refused", async () => {
+  const client = await as("whole");
+  for (const [sql] of unkept) {
+    const { told, replies } = await talk(client, [f.Q(sql)]);
+    assert.equal(told, [], sql);
+    assert.ok(replies.endsWith("CZ"));
+  }
+  await client.end();
+});
+
+test("the console counts what was used, for each pool and each client", async () => {
+  const totals = async (database: string) =>
+    (await pooler.console("SHOW FEATURES")).find((row) =>
+      row["database"] === database && row["port"] === null
+    )!;
+  const before = await totals("quiet");
+  const client = await as("quiet");
+  for (const [sql] of unkept) {
+    for (let i = 0; i < 3; i++) {
+      await client.query("SELECT pg_advisory_unlock_all()").then(() => client.query(sql));
+    }
+  }
+  await client.query("SELECT pg_advisory_unlock_all()");
+  await client.query("LISTEN news");
+  const after = await totals("quiet");
+  for (const [, column] of unkept) {
+    assert.is(Number(after[column]) - Number(before[column]), 3, column);
+  }
+  assert.is(Number(after["listens"]) - Number(before["listens"]), 1);
+  const own = (await pooler.console("SHOW FEATURES")).find((row) =>
+    row["port"] === String(client.localPort)
+  )!;
+  assert.equal(unkept.map(([, column]) => own[column]), ["3", "3", "3", "3"]);
+  await client.end();
 });
 
 test("the pooler and its servers are well after all this", async () => {
+  await backendsWhere(postgres, 0, "state <> 'idle'");
   await nothingHangs(pooler, postgres);
 });
 

@@ -371,6 +371,8 @@ test("many requests in one write are answered one by one", async () => {
     );
     await twin.same([f.Q("SELECT 'after'")]);
   }
+  // More than the pooler reads ahead.
+  await twin.same(upTo(6000).map((i) => f.Q(`SELECT ${i}`)), 6000);
   await twin.end();
   assert.is(await other.replies(1, { values: true }), 'T D("B") C"SELECT 1" Z(I)');
   await other.end();
@@ -475,6 +477,31 @@ test("a session whose backend ends is told so, and the next one gets another", a
   const next = await open(pooler);
   assert.is.not(await backendOf(next), backend);
   await next.end();
+});
+
+test("a worker that stops lets sessions finish their transactions, and no more", async () => {
+  const stopping = await startPooler(postgres, {
+    settings: { pool_mode: "session", default_pool_size: 3 },
+  });
+  try {
+    const [idle, busy, running] = await Promise.all(upTo(3).map(() => open(stopping)));
+    await idle!.query("SELECT 1");
+    await busy!.query("BEGIN");
+    running!.send(f.Q("SELECT pg_sleep(0.3)"));
+    await until(
+      "the query to run",
+      async () => (await postgres.backends()).some((b) => b.query.includes("pg_sleep(0.3)")),
+    );
+    stopping.signal("SIGTERM");
+    assert.is(await idle!.repliesUntilClosed(), "E(57P01) closed");
+    assert.is(await running!.repliesUntilClosed(), 'T D C"SELECT 1" Z(I) E(57P01) closed');
+    assert.is(await ask(busy!, [f.Q("SELECT 1")]), 'T D("1") C"SELECT 1" Z(T)');
+    busy!.send(f.Q("COMMIT"));
+    assert.is(await busy!.repliesUntilClosed(), 'C"COMMIT" Z(I) E(57P01) closed');
+  } finally {
+    closeAll();
+    await stopping.stop();
+  }
 });
 
 test("a server's age ends no session, but no other session gets it", async () => {
