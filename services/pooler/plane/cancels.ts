@@ -96,8 +96,8 @@ export class Cancels {
       done("sent");
       return;
     }
-    const server = client.server;
-    if (server === null || !runsSomething(server) || server.secret === null) {
+    const server = client.tunnel === null ? client.server : client.tunnel.server;
+    if (server === null || server.secret === null || !worksFor(client, server)) {
       done("idle");
       return;
     }
@@ -141,7 +141,7 @@ export class Cancels {
       if (end !== "closed") {
         // Another attempt would make those that joined wait as long once more.
         for (const each of again) each("busy");
-      } else if (again.length > 0 && client?.server === server && runsSomething(server)) {
+      } else if (again.length > 0 && client !== null && worksFor(client, server)) {
         this.#start(client, server, again);
       } else {
         for (const each of again) each("idle");
@@ -158,7 +158,7 @@ export class Cancels {
       const existing = this.#underWay.get(server);
       if (client === null) {
         if (isAbandoned(server)) this.#start(null, server, [done]);
-      } else if (client.server !== server || !runsSomething(server)) done("idle");
+      } else if (!worksFor(client, server)) done("idle");
       else if (existing !== undefined) existing.join(client, done);
       else this.#start(client, server, [done]);
     }
@@ -168,6 +168,12 @@ export class Cancels {
 /** Whether it may still run what a client has left; another client's must never be cancelled. */
 function isAbandoned(server: ServerConnection): boolean {
   return server.isClosed || (server.client === null && runsSomething(server));
+}
+
+/** What goes through a tunnel nobody knows: it may be something, and is nobody else's in any case. */
+function worksFor(client: ClientSession, server: ServerConnection): boolean {
+  if (client.tunnel !== null) return client.tunnel.server === server;
+  return client.server === server && runsSomething(server);
 }
 
 /** Whether the server works on a request of its client, not of the pooler. */

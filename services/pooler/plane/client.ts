@@ -11,7 +11,7 @@ import {
   Stream,
   type StreamOwner,
 } from "../../../shared/sys/mod.ts";
-import { Frontend, frontendFrameProblem, readInt32, SqlFlag } from "../../../shared/wire/mod.ts";
+import { Frontend, frontendFrameProblem, readInt32 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientGate } from "./client_gate.ts";
 import { ClientLogin } from "./client_login.ts";
@@ -29,6 +29,7 @@ import type { ServerConnection } from "./server.ts";
 import type { StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
 import { type FeatureCounts, Verdict } from "./texts.ts";
+import type { Tunnel } from "./tunnel.ts";
 import { Unlinked } from "./unlinked.ts";
 
 /** A named Parse is held whole; larger ones are refused. */
@@ -53,6 +54,8 @@ export class ClientSession implements StreamOwner {
   /** Set until the login is over. */
   login: ClientLogin | null;
   console: ConsoleSession | null = null;
+  /** Set for a replication client, which has no pool. */
+  tunnel: Tunnel | null = null;
   pool: Pool | null = null;
   server: ServerConnection | null = null;
   /** When it gives its server back. */
@@ -197,6 +200,7 @@ export class ClientSession implements StreamOwner {
 
   onDrained(): void {
     this.console?.onDrained();
+    this.tunnel?.onClientDrained();
     this.server?.stream.resume();
     if (!this.#unread) return;
     this.#unread = false;
@@ -242,6 +246,7 @@ export class ClientSession implements StreamOwner {
   // --- login and console: whole messages, not hot
 
   #consumeCold(at: number, end: number): void {
+    if (this.login === null && this.tunnel !== null) return this.tunnel.fromClient(at, end);
     const bytes = this.plane.arena.bytes;
     const loggingIn = this.login !== null;
     const used = this.login !== null
@@ -253,7 +258,7 @@ export class ClientSession implements StreamOwner {
       return;
     }
     if (used === end) return;
-    if (this.login === null && this.console === null) this.#relay(used, end);
+    if (this.login === null && this.pool !== null) this.#relay(used, end);
     // A first command may have come together with the end of the login.
     else if (this.login === null && loggingIn) this.#consumeCold(used, end);
     else if (end - used <= TAIL_MAX) this.#tail = bytes.slice(used, end);
@@ -268,7 +273,7 @@ export class ClientSession implements StreamOwner {
     this.stream.resume();
     if (input === null || input.length === 0) return;
     this.plane.arena.bytes.set(input, 0);
-    if (this.login !== null || this.console !== null) this.#consumeCold(0, input.length);
+    if (this.login !== null || this.pool === null) this.#consumeCold(0, input.length);
     else this.#relay(0, input.length);
   }
 
@@ -725,6 +730,7 @@ export class ClientSession implements StreamOwner {
 
   /** The worker shuts down: who is not in the middle of something goes now. */
   onDrain(): void {
+    if (this.tunnel !== null) return this.tunnel.drain(refusals.shuttingDown);
     const isFree = this.server === null ? !this.queued : this.server.quiet;
     if (isFree) this.fail(refusals.shuttingDown);
   }
@@ -734,7 +740,8 @@ export class ClientSession implements StreamOwner {
     if (this.closed) return;
     // Nobody who sends a cancel request is ever answered.
     if (this.plane.cancels.requesters.has(this)) return this.close(refusal.message);
-    if (!this.#leaving) this.stream.sendBytes(fatal(refusal));
+    const isMute = this.#leaving || this.tunnel?.isMidMessage;
+    if (!isMute) this.stream.sendBytes(fatal(refusal));
     this.plane.logRefusal(this, refusal.message);
     this.closeAfterFlush(refusal.message);
   }
@@ -760,6 +767,7 @@ export class ClientSession implements StreamOwner {
     this.#tail = null;
     this.#gather = null;
     this.login?.abandon();
+    this.tunnel?.onClientGone(reason);
     plane.onClientClosed(this);
     if (flush) this.stream.closeWhenDrained(lingerMs);
     else this.stream.close();

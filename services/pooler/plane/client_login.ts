@@ -34,8 +34,9 @@ import type { Credential } from "./credentials.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { isConsole, type Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
-import type { Startup } from "./startup.ts";
+import type { Replication, Startup } from "./startup.ts";
 import { Counter } from "./stats.ts";
+import { Tunnel } from "./tunnel.ts";
 
 /** A password message may be this long; longer ones are refused before they are read. */
 const passwordMax = 16 * 1024;
@@ -405,7 +406,28 @@ export class ClientLogin {
       this.#refuse(startup.parameterRefusal);
       return;
     }
-    this.#enter(plane.gatesFor(database, client.user), () => this.#join(database));
+    const { replication } = startup;
+    this.#enter(plane.gatesFor(database, client.user), () => {
+      if (replication === null) this.#join(database);
+      else this.#replicate(database, replication);
+    });
+  }
+
+  /** A server of its own, for as long as the client lives. */
+  #replicate(database: DatabaseConfig, replication: Replication): void {
+    const client = this.#client;
+    const { plane } = client;
+    const pool = plane.poolFor(database, client.user, this.#credential);
+    const slots = plane.directSlots(database.name, pool.user);
+    const parameters = plane.startups.forwarded((this.#startup as Startup).packet);
+    client.tunnel = new Tunnel(client, pool, slots, replication, parameters);
+    this.#wait();
+    client.tunnel.start();
+  }
+
+  /** The tunnel's server has let the client in. */
+  enterTunnel(greeting: Uint8Array): void {
+    this.#finish(greeting);
   }
 
   #join(database: DatabaseConfig): void {

@@ -36,6 +36,7 @@ import { statsLine } from "./console/mod.ts";
 import type { ControlLink } from "./control_link.ts";
 import { Credential } from "./credentials.ts";
 import { Departures } from "./departures.ts";
+import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool } from "./pool.ts";
@@ -80,6 +81,8 @@ export class Plane {
   /** Oldest first. */
   readonly loggingIn = new Set<ClientSession>();
   readonly pools = new Map<string, Pool>();
+  /** Server connections outside of pools, by database and user. */
+  readonly direct = new Map<string, DirectSlots>();
   /** Logged-in clients by the process id of their cancel key. */
   readonly keys = new Map<number, ClientSession>();
   /** The console's own counters. */
@@ -199,8 +202,8 @@ export class Plane {
     this.stopping = true;
     for (const listener of this.#listeners) listener.close();
     for (const client of [...this.clients]) client.fail(refusals.shuttingDown);
-    for (const pool of this.pools.values()) {
-      for (const server of [...pool.servers]) server.close("pooler is shutting down");
+    for (const { servers } of [...this.pools.values(), ...this.direct.values()]) {
+      for (const server of [...servers]) server.close("pooler is shutting down");
     }
     this.control.flushLog();
     this.control.post({ type: "stopped" });
@@ -331,6 +334,13 @@ export class Plane {
 
   // --- servers
 
+  directSlots(database: string, user: string): DirectSlots {
+    const key = `${database}\0${user}`;
+    let slots = this.direct.get(key);
+    if (slots === undefined) this.direct.set(key, slots = new DirectSlots(this, database, user));
+    return slots;
+  }
+
   keepAlive(fd: number): void {
     const { tcpKeepalive, tcpKeepidle, tcpKeepintvl, tcpKeepcnt, tcpUserTimeoutMs } = this.settings;
     if (!tcpKeepalive && tcpUserTimeoutMs === 0) return;
@@ -415,7 +425,7 @@ export class Plane {
   #tellBackends(): void {
     if (this.settings.budgetAuth === "" || this.#limitsDivided) return;
     const pools: PoolBackends[] = [];
-    for (const { lease, servers } of this.pools.values()) {
+    for (const { lease, servers } of [...this.pools.values(), ...this.direct.values()]) {
       const pids = [...servers].map(({ processId }) => processId).filter((pid) => pid !== 0);
       if (pids.length > 0) pools.push({ leaf: lease.leaf, pids });
     }

@@ -462,7 +462,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     return this.database.serverLifetimeMs ?? this.plane.settings.serverLifetimeMs;
   }
 
-  #waitTimeoutMs(client: ClientSession): number {
+  waitTimeoutMs(client: ClientSession): number {
     return this.plane.config.users.get(client.user)?.queryWaitTimeoutMs ??
       this.database.queryWaitTimeoutMs ?? this.plane.settings.queryWaitTimeoutMs;
   }
@@ -472,7 +472,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     let client = this.#firstWaiter;
     while (client !== null) {
       const next = client.nextWaiter as ClientSession | null;
-      const waitMs = this.#waitTimeoutMs(client);
+      const waitMs = this.waitTimeoutMs(client);
       if (waitMs > 0 && now - client.waitingSince >= waitMs) client.fail(this.#queueRefusal());
       // Of one user who came later waits longer; users may differ where the database has its own.
       else if (!this.#mixedWaits) break;
@@ -501,14 +501,19 @@ export class Pool implements LeaseOwner, ServerOwner {
     }
   }
 
-  #open(): void {
-    const hosts = this.database.hosts;
+  /** Where the next server connection goes. */
+  takeHost(): string {
+    const { hosts, loadBalanceHosts } = this.database;
     const host = hosts[this.#nextHost % hosts.length] as string;
-    if (this.database.loadBalanceHosts === "round-robin") this.#nextHost++;
+    if (loadBalanceHosts === "round-robin") this.#nextHost++;
+    return host;
+  }
+
+  #open(): void {
     const server = new ServerConnection(this.plane, this, this, this.plane.nextId());
     this.servers.add(server);
     this.#count(1);
-    server.connect(host, this.database.port);
+    server.connect(this.takeHost(), this.database.port);
   }
 }
 

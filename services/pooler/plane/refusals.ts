@@ -62,11 +62,6 @@ export const refusals = {
   },
   serverProtocol: { code: "08006", message: "bad packet from server" },
   shuttingDown: { code: "57P01", message: "pooler is shutting down" },
-  notReplication: {
-    code: "0A000",
-    message: "replication connections are not supported",
-    hint: "Connect to PostgreSQL directly for replication",
-  },
   idleSessionTimeout: {
     code: "22023",
     message: "unsupported startup parameter: idle_session_timeout",

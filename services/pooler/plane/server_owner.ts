@@ -4,12 +4,15 @@
 
 import type { Lease } from "../../../shared/ledger/mod.ts";
 import type { ServerConnection } from "./server.ts";
+import type { Replication } from "./startup.ts";
 
 export interface ServerOwner {
   /** Pays for it: `held` counts it from before it connects until PostgreSQL has closed its end. */
   readonly lease: Lease;
   /** What it logs in with, beside user and database. */
   readonly startupParameters: Iterable<readonly [string, string]>;
+  /** Of a replication client. */
+  readonly replication?: Replication;
   /** The login is over; `parameters` is what the server reported. */
   onReady(server: ServerConnection, parameters: ReadonlyMap<string, string>): void;
   /** Nothing is left to be done on it, and nobody has it. */

@@ -17,7 +17,7 @@ import {
   type ParameterSet,
   type ParameterTracker,
 } from "./parameters.ts";
-import { type Refusal, refusals } from "./refusals.ts";
+import type { Refusal } from "./refusals.ts";
 
 /** Longer names are refused, never cut: two names must not become one. */
 const userMaxBytes = 128;
@@ -25,12 +25,17 @@ const databaseMaxBytes = 63;
 const rememberedMax = 32;
 const utf8 = new TextEncoder();
 
+/** What kind of replication a client asks for. */
+export type Replication = "physical" | "logical";
+
 export interface Startup {
   readonly kind: "startup";
   readonly packet: StartupPacket;
   /** What is wrong with the names; told at once. */
   readonly refusal: Refusal | null;
   readonly parameters: ParameterSet;
+  /** Null: an ordinary session. */
+  readonly replication: Replication | null;
   /** What is wrong with the parameters; told only to who has proved to be somebody. */
   readonly parameterRefusal: Refusal | null;
 }
@@ -75,13 +80,35 @@ export class StartupReader {
     } else if (utf8.encode(packet.database).length > databaseMaxBytes) {
       refusal = { code: "08P01", message: "database name too long" };
     }
+    const replication = replicationOf(packet.parameters.get("replication") ?? "off");
+    const isPlain = replication === null;
     const values = this.#tracker.names.map((): string | null => null);
     const asked: Asked = { values, extras: new Map() };
-    const parameterRefusal = this.#takeParameters(packet, asked);
-    const parameters = parameterRefusal === null
+    // What a replication client asks for is between it and its own server.
+    const parameterRefusal = replication === "invalid"
+      ? { code: "22023", message: 'invalid value for parameter "replication"' }
+      : isPlain
+      ? this.#takeParameters(packet, asked)
+      : null;
+    const parameters = isPlain && parameterRefusal === null
       ? this.#tracker.intern(values, [...asked.extras.values()])
       : this.#tracker.none;
-    return { kind: "startup", packet, refusal, parameters, parameterRefusal };
+    return {
+      kind: "startup",
+      packet,
+      refusal,
+      parameters,
+      replication: replication === "invalid" ? null : replication,
+      parameterRefusal,
+    };
+  }
+
+  /** What a replication client's server is told: all but the names, and what is to be ignored. */
+  forwarded(packet: StartupPacket): Map<string, string> {
+    const others = [...packet.parameters].filter(([name]) =>
+      name !== "user" && name !== "database" && !this.#ignored.has(name.toLowerCase())
+    );
+    return new Map(others);
   }
 
   #takeParameters(packet: StartupPacket, asked: Asked): Refusal | null {
@@ -92,10 +119,8 @@ export class StartupReader {
       if (refusal !== null) return refusal;
     }
     for (const [name, value] of packet.parameters) {
-      if (name === "user" || name === "database" || name === "options") continue;
-      const refusal = name === "replication"
-        ? replicationRefusal(value)
-        : this.#take(name, value, "", asked);
+      if (["user", "database", "options", "replication"].includes(name)) continue;
+      const refusal = this.#take(name, value, "", asked);
       if (refusal !== null) return refusal;
     }
     return null;
@@ -146,13 +171,11 @@ function asciiOnly(text: string): string {
   ).join("");
 }
 
-function replicationRefusal(value: string): Refusal | null {
+function replicationOf(value: string): Replication | null | "invalid" {
   const word = value.toLowerCase();
-  if (["false", "off", "no", "0", "f", "n"].includes(word)) return null;
-  if (["true", "on", "yes", "1", "t", "y", "database"].includes(word)) {
-    return refusals.notReplication;
-  }
-  return { code: "22023", message: 'invalid value for parameter "replication"' };
+  if (word === "database") return "logical";
+  if (["true", "on", "yes", "1", "t", "y"].includes(word)) return "physical";
+  return ["false", "off", "no", "0", "f", "n"].includes(word) ? null : "invalid";
 }
 
 function sameBytes(known: Uint8Array, bytes: Uint8Array, at: number, length: number): boolean {

@@ -38,6 +38,7 @@ export function fakeClient(changes: Partial<ClientView> = {}): Writable<ClientVi
     parameters: { values: [null] },
     names: null,
     features: null,
+    tunnel: null,
     buffered: 0,
     ...changes,
   };
@@ -59,6 +60,7 @@ export function fakeServer(changes: Partial<ServerView> = {}): Writable<ServerVi
     prepared: { size: 0 },
     requests: { count: 0 },
     pool: {},
+    owner: {},
     buffered: 0,
     ...changes,
   };
@@ -121,6 +123,7 @@ export function fakePlane(
     clients: new Set(),
     loggingIn: new Set(),
     pools: new Map(),
+    direct: new Map(),
     openServers: 0,
     cancels: {
       counts: { sent: 0, unknown: 0, idle: 0, busy: 0, unanswered: 0 },

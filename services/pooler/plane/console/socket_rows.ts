@@ -3,7 +3,7 @@
 
 import type { SocketAddress } from "../../../../shared/sys/mod.ts";
 import { columnsOf, type Row } from "./encode.ts";
-import type { ClientView, Moment, ServerView, StreamView } from "./view.ts";
+import type { ClientView, Moment, PlaneView, ServerView, StreamView } from "./view.ts";
 
 const socketList = "type s, user s, database s, replication s, state s, addr s, port i, " +
   "local_addr s, local_port i, connect_time T, request_time T, wait i, wait_us i, " +
@@ -58,6 +58,7 @@ interface Shared {
   readonly requestAt: number;
   readonly waitedMs: number;
   readonly closeNeeded: boolean;
+  readonly replication: string;
   readonly self: { readonly id: number };
   readonly link: { readonly id: number } | null;
   readonly remotePid: number;
@@ -77,7 +78,7 @@ function socketRow(moment: Moment, shared: Shared, detailed: boolean): Row {
     shared.type,
     shared.user === "" ? "(nouser)" : shared.user,
     shared.database === "" ? "(nodb)" : shared.database,
-    "none",
+    shared.replication,
     shared.state,
     address.host,
     address.port,
@@ -119,8 +120,9 @@ function clientRow(moment: Moment, client: ClientView, state: string, detailed: 
     requestAt: client.requestAt,
     waitedMs: client.queued ? moment.now - client.waitingSince : 0,
     closeNeeded: false,
+    replication: client.tunnel?.replication ?? "none",
     self: client,
-    link: client.server,
+    link: client.tunnel?.server ?? client.server,
     remotePid,
     parameters: client.parameters.values,
     prepared: client.names?.size ?? 0,
@@ -145,6 +147,7 @@ function serverRow(
     requestAt: server.requestAt,
     waitedMs: 0,
     closeNeeded: server.closeNeeded,
+    replication: server.owner.replication ?? "none",
     self: server,
     link: server.client,
     remotePid: server.processId,
@@ -169,19 +172,31 @@ export function* clientRows(moment: Moment): Generator<Row> {
   for (const client of present(clients)) {
     let state: string;
     if (cancels.requesters.has(client)) state = "active_cancel_req";
-    else if (client.pool === null && client.console === null) continue;
+    else if (client.login !== null && client.pool === null) continue;
     else if (client.queued) state = "waiting";
-    else state = client.server === null ? "idle" : "active";
+    else state = (client.tunnel ?? client).server === null ? "idle" : "active";
     yield clientRow(moment, client, state, false);
   }
 }
 
 const serverStates: Readonly<Record<string, string>> = { login: "new" };
 
+interface Servers {
+  readonly database: string;
+  readonly user: string;
+  readonly servers: ReadonlySet<ServerView>;
+}
+
+function* allServers({ pools, direct }: PlaneView): Generator<Servers> {
+  for (const { database, user, servers } of pools.values()) {
+    yield { database: database.name, user, servers };
+  }
+  yield* direct.values();
+}
+
 export function* serverRows(moment: Moment): Generator<Row> {
-  for (const pool of moment.plane.pools.values()) {
-    const { database: { name: database }, user } = pool;
-    for (const server of present(pool.servers)) {
+  for (const { database, user, servers } of allServers(moment.plane)) {
+    for (const server of present(servers)) {
       const state = serverStates[server.state] ?? server.state;
       yield serverRow(moment, server, { database, user, state }, false);
     }
@@ -193,17 +208,15 @@ function hasBytes(connection: { stream: StreamView | undefined; buffered: number
 }
 
 export function* detailRows(moment: Moment, onlyWithBytes: boolean): Generator<Row> {
-  const { clients, pools } = moment.plane;
-  for (const client of present(clients)) {
+  for (const client of present(moment.plane.clients)) {
     if (onlyWithBytes && !hasBytes(client)) continue;
     let state = "cl_active";
     if (client.queued) state = "cl_waiting";
     else if (client.login !== null) state = "cl_login";
     yield clientRow(moment, client, state, true);
   }
-  for (const pool of pools.values()) {
-    const { database: { name: database }, user } = pool;
-    for (const server of present(pool.servers)) {
+  for (const { database, user, servers } of allServers(moment.plane)) {
+    for (const server of present(servers)) {
       if (onlyWithBytes && !hasBytes(server)) continue;
       yield serverRow(moment, server, { database, user, state: `sv_${server.state}` }, true);
     }

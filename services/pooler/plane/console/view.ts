@@ -36,6 +36,10 @@ export interface ClientView {
   readonly parameters: { readonly values: readonly (string | null)[] };
   readonly names: { readonly size: number } | null;
   readonly features: FeatureCounts | null;
+  /** Of a replication client. */
+  readonly tunnel:
+    | { readonly replication: string; readonly server: { readonly id: number } | null }
+    | null;
   /** Bytes of input that are kept. */
   readonly buffered: number;
 }
@@ -56,7 +60,15 @@ export interface ServerView {
   readonly prepared: { readonly size: number };
   readonly requests: { readonly count: number };
   readonly pool: object;
+  readonly owner: { readonly replication?: string };
   readonly buffered: number;
+}
+
+/** Server connections outside of pools. */
+export interface DirectView {
+  readonly database: string;
+  readonly user: string;
+  readonly servers: ReadonlySet<ServerView>;
 }
 
 export interface PoolView {
@@ -113,6 +125,7 @@ export interface PlaneView {
   readonly clients: ReadonlySet<ClientView>;
   readonly loggingIn: ReadonlySet<ClientView>;
   readonly pools: ReadonlyMap<string, PoolView>;
+  readonly direct: ReadonlyMap<string, DirectView>;
   readonly openServers: number;
   readonly cancels: CancelsView;
   readonly budget: {
