@@ -47,14 +47,15 @@ export function maskAlways(reply: Message): Message {
 }
 
 /**
- * Also leaves the name of a prepared statement out of errors: in transaction mode a server knows a statement by a name
- * of the pooler's, and says so.
+ * Also leaves out of errors the name of a prepared statement, which in transaction mode a server knows by a name of the
+ * pooler's; and where in PostgreSQL's source the name of a statement is refused, which the pooler does itself then.
  */
 export function maskStatementNames(reply: Message): Message {
   const { type, body } = maskAlways(reply);
   if (type !== Backend.errorResponse) return { type, body };
   const text = Buffer.from(body).toString("latin1");
-  const masked = text.replace(/prepared statement "(PGWEIR_|statement )\d+"/, "prepared statement");
+  const masked = text.replace(/prepared statement "(PGWEIR_|statement )\d+"/, "prepared statement")
+    .replace(/(\0C42P05\0.*?)\0F[^\0]*\0L\d+\0R\w+\0/s, "$1\0");
   return { type, body: new Uint8Array(Buffer.from(masked, "latin1")) };
 }
 

@@ -38,9 +38,10 @@ export const REGRESS_SETTINGS: Readonly<Record<string, string>> = {
 // They ask for times of day, statistics of the whole server, and random salts.
 const NEVER_EQUAL = ["stats", "password"];
 
-// They ask what a server session was used for before, which no reset makes undone: whether a library is loaded, and
-// which place in the server the session has.
-const ASKS_FOR_PAST = /\bpg_my_temp_schema\b|\bplpgsql\.extra_foo|\bLOAD 'plpgsql'/i;
+// They ask what a server or its session was used for before: how many transactions there were, some of which clean up
+// behind a session; and, which no reset makes undone, whether a library is loaded and which place the session has.
+const ASKS_FOR_PAST =
+  /\b(?:txid_current|pg_current_xact_id)\(\)|\bpg_my_temp_schema\b|\bplpgsql\.extra_foo|\bLOAD 'plpgsql'/i;
 
 /** Names of the regression tests in the order of their schedule, from one to before another. */
 export function regressNames(from: string, before: string | null): string[] {
@@ -58,7 +59,7 @@ export function regressScripts(names: readonly string[]): Script[] {
   const folder = regressFolder()!;
   const environment = { PG_ABS_SRCDIR: folder, PG_LIBDIR: "/nothing", PG_DLSUFFIX: ".so" };
   return names.map((name) => join(folder, "sql", `${name}.sql`)).filter(existsSync).map((file) => ({
-    name: basename(file),
+    name: basename(file, ".sql"),
     statements: readScript(readFileSync(file, "latin1"), { environment }).filter(({ sql }) =>
       !ASKS_FOR_PAST.test(sql)
     ),
@@ -83,20 +84,17 @@ function withoutLiterals(sql: string): string {
   return sql.replace(/--.*|'(?:''|[^'])*'/g, "");
 }
 
-/**
- * The scripts without the statements whose effect outlasts a transaction, and without the scripts that become
- * another role meanwhile: as a superuser throughout they would take the server apart.
- */
-export function withoutSessionState(scripts: readonly Script[]): Script[] {
-  return scripts.filter((s) => !s.statements.some(({ sql }) => CHANGES_ROLE.test(sql))).map((
-    s,
-  ) => ({
-    name: s.name,
-    statements: s.statements.filter(({ sql }) =>
-      !OUTLASTS_A_TRANSACTION.test(withoutLiterals(sql))
-    ),
-    needsSession: false,
-  }));
+/** Whether a script becomes another role: without that, as a superuser, it would take the server apart. */
+export function changesRole(script: Script): boolean {
+  return script.statements.some(({ sql }) => CHANGES_ROLE.test(sql));
+}
+
+/** A script without the statements whose effect outlasts a transaction. */
+export function withoutSessionState(script: Script): Script {
+  const statements = script.statements.filter(({ sql }) =>
+    !OUTLASTS_A_TRANSACTION.test(withoutLiterals(sql))
+  );
+  return { ...script, statements, needsSession: false };
 }
 
 /** The scripts with each statement's text made its own, so that no two are the same prepared statement. */

@@ -53,12 +53,12 @@ async function fillPlaces(server: Postgres): Promise<void> {
 
 export class Twins {
   readonly pooler: Pgweir;
-  readonly #direct: Postgres;
+  readonly direct: Postgres;
   readonly #pooled: Postgres;
   readonly #mask: Mask;
 
   private constructor(direct: Postgres, pooled: Postgres, pooler: Pgweir, mask: Mask) {
-    this.#direct = direct;
+    this.direct = direct;
     this.#pooled = pooled;
     this.pooler = pooler;
     this.#mask = mask;
@@ -82,12 +82,12 @@ export class Twins {
 
   async stop(): Promise<void> {
     await this.pooler.stop();
-    await Promise.all([this.#direct.stop("immediate"), this.#pooled.stop("immediate")]);
+    await Promise.all([this.direct.stop("immediate"), this.#pooled.stop("immediate")]);
   }
 
   /** Makes the database anew on both servers; `settings` are the database's own. */
   async freshDatabase(settings: Readonly<Record<string, string>> = {}): Promise<void> {
-    await this.#both(async (server) => {
+    await this.onBoth(async (server) => {
       for (const { gid } of await server.query("SELECT gid FROM pg_prepared_xacts")) {
         await server.query(`ROLLBACK PREPARED '${gid}'`, [], DATABASE);
       }
@@ -100,8 +100,9 @@ export class Twins {
     });
   }
 
-  async #both(work: (server: Postgres) => Promise<void>): Promise<void> {
-    await Promise.all([work(this.#direct), work(this.#pooled)]);
+  /** Does the same on both servers, past the pooler. */
+  async onBoth(work: (server: Postgres) => Promise<void>): Promise<void> {
+    await Promise.all([work(this.direct), work(this.#pooled)]);
   }
 
   /** Runs scripts one after the other, each on a connection of its own on either side; asserts equal replies. */
@@ -129,7 +130,7 @@ export class Twins {
   ): Promise<Difference[]> {
     const { pipelined = false, as = login, masks = [this.#mask, this.#mask] } = options;
     const [direct, pooled] = await Promise.all([
-      this.#run(this.#direct, exchanges, pipelined, as),
+      this.#run(this.direct, exchanges, pipelined, as),
       this.#run(this.pooler, exchanges, pipelined, as),
     ]);
     return differences(name, exchanges, direct, pooled, masks);
