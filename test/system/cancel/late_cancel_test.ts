@@ -99,8 +99,9 @@ tests("cancels that race the end of their query never hit another client", async
     await Promise.all(loops);
   }
   for (const got of outcomes.keys()) {
-    // Cancelled on the server before or after the row description, or in the pooler's queue.
-    assert.ok([RESULT, CANCELLED, "E(57014) Z(I)"].includes(got), `${got} (seed ${seed})`);
+    // Cancelled on the server before or after the row, or in the pooler's queue.
+    const cancelled = [CANCELLED, "T D E(57014) Z(I)", "E(57014) Z(I)"];
+    assert.ok([RESULT, ...cancelled].includes(got), `${got} (seed ${seed})`);
   }
   assert.ok(answered > 0);
   assert.ok(outcomes.has(RESULT) && outcomes.has(CANCELLED), [...outcomes.keys()].join());
@@ -135,8 +136,10 @@ tests("cancels never hit the pooler's own SET", async () => {
       await pause(random() * 4);
       const cancel = client.cancel();
       const got = await client.replies(1, { values: true, timeoutMs: 30_000 });
+      // PostgreSQL may be done with the row and not with the statement.
+      const cancelled = ["", "T ", 'T D("one") '].map((before) => `${before}E(57014) Z(I)`);
       assert.ok(
-        ['T D("one") C"SELECT 1" Z(I)', CANCELLED, "E(57014) Z(I)"].includes(got),
+        ['T D("one") C"SELECT 1" Z(I)', ...cancelled].includes(got),
         `${got} (seed ${seed})`,
       );
       assert.is(await cancel, "");
@@ -178,7 +181,8 @@ tests("cancels for the admin console are closed and nothing else", async () => {
   const client = await RawClient.login(pooler, { user: "admin", database: "pgbouncer" });
   await client.table("SHOW VERSION");
   if (client.key !== null) {
-    assert.is(await client.cancel(), "");
+    const closings = await Promise.all(Array.from({ length: 20 }, () => client.cancel()));
+    assert.equal([...new Set(closings)], [""]);
     await client.readNothingFor(100);
   }
   assert.is((await client.table("SHOW VERSION")).length, 1);

@@ -67,6 +67,18 @@ export async function runWorkerCancels(name: string, startBroker: StartBroker): 
     }
   });
 
+  // Two workers drew the same numbers, and a cancel that reached the wrong one of them ended a stranger's query.
+  tests("the keys of all workers are different", async () => {
+    const clients: RawClient[] = [];
+    for (let i = 0; i < 80; i++) clients.push(await RawClient.login(fleet, login));
+    const keys = clients.map(({ key }) => `${key!.processId} ${key!.secret}`);
+    assert.is(new Set(keys).size, clients.length);
+    assert.is(new Set(clients.map(({ key }) => key!.processId)).size, clients.length);
+    assert.is(new Set(clients.map(({ key }) => `${key!.secret}`)).size, clients.length);
+    assert.equal([...new Set(clients.map(ownerOf))].sort((a, b) => a - b), [...IDS]);
+    for (const client of clients) await client.end();
+  });
+
   // A forged key made workers ask each other in turn, or held its connection for ever.
   tests("a key that nobody owns is closed without an answer, and asked for once", async () => {
     const [client] = await fleet.clients(1, login);
