@@ -1,5 +1,6 @@
 // The NATS client's TCP transport with its gaps closed. Not a protocol: bytes pass through
-// untouched. Ours to keep: a socket is destroyed whenever its transport is closed, at any moment.
+// untouched. Ours to keep: a socket is destroyed whenever its transport is closed, at any moment, and no error
+// of a socket, whenever it comes, ends the process.
 
 import { createConnection, type Socket } from "node:net";
 import {
@@ -42,7 +43,9 @@ export class BusTransport extends NodeTransport {
   /** As the original, but the socket is known while it dials, so that `close()` reaches it. */
   override dial(server: { hostname: string; port: number }): Promise<Socket> {
     return new Promise((resolve, reject) => {
-      const socket = createConnection({ host: server.hostname, port: server.port, noDelay: true });
+      const socket = guarded(
+        createConnection({ host: server.hostname, port: server.port, noDelay: true }),
+      );
       this.socket = socket;
       socket.once("error", reject);
       socket.once("connect", () => {
@@ -63,13 +66,13 @@ export class BusTransport extends NodeTransport {
       ? {}
       : await this.loadClientCerts() as TlsConnectOptions;
     const name = this.tlsName || this.#hostname;
-    const socket = connectTls({
+    const socket = guarded(connectTls({
       ...files,
       socket: this.socket,
       servername: this.tlsName,
       rejectUnauthorized: true,
       checkServerIdentity: (_, certificate) => checkServerIdentity(name, certificate),
-    });
+    }));
     return await new Promise((resolve, reject) => {
       socket.on("error", reject);
       socket.once("close", () => reject(new Error("closed during the TLS handshake")));
@@ -98,6 +101,20 @@ export class BusTransport extends NodeTransport {
   override disconnect(): void {
     void this.close();
   }
+}
+
+/**
+ * The original takes all listeners off a socket that it is done with; an error that was on its way, as when a
+ * server refuses a login and resets the connection, then found nobody and ended the process.
+ */
+function guarded<S extends Socket>(socket: S): S {
+  const removeAll = socket.removeAllListeners.bind(socket);
+  socket.removeAllListeners = (name?: string | symbol) => {
+    if (name === undefined) removeAll();
+    else removeAll(name);
+    return socket.on("error", () => {});
+  };
+  return socket;
 }
 
 /** Connects by `BusTransport`. Rejects when no server took us; leaves nothing behind then. */
