@@ -28,3 +28,4 @@ export {
 } from "./scram_keys.ts";
 export { scanSql, SqlFlag, unlistens } from "./sql_scan.ts";
 export * from "./startup.ts";
+export { findNul, latin1Bytes, latin1Text } from "./text.ts";

@@ -104,16 +104,13 @@ test("locks are unsure once they are touched, until it is asked", () => {
   }
 });
 
-test("a server listens when a LISTEN that was announced is done", () => {
+test("what a LISTEN has left is to be wiped where nobody took it over", () => {
   const residue = new Residue();
-  residue.onListen();
-  assert.is(residue.listening, false);
-  residue.expect(SqlFlag.listens);
-  assert.is(residue.listening, false);
-  residue.onListen();
-  assert.is(residue.listening, true);
-  residue.clear();
-  assert.is(residue.listening, false);
+  residue.listen.expect(SqlFlag.listens, [], 0);
+  residue.listen.onListen();
+  assert.is(residue.due, Wipe.everything);
+  residue.listen.clear();
+  assert.is(residue.due, Wipe.nothing);
 });
 
 test.run();

@@ -96,6 +96,10 @@ export class Cancels {
       done("sent");
       return;
     }
+    if (this.#plane.notifier.cancel(client)) {
+      done("sent");
+      return;
+    }
     const server = client.tunnel === null ? client.server : client.tunnel.server;
     if (server === null || server.secret === null || !worksFor(client, server)) {
       done("idle");

@@ -17,11 +17,13 @@ import type { ClientGate } from "./client_gate.ts";
 import { ClientLogin } from "./client_login.ts";
 import type { ConsoleSession } from "./console_session.ts";
 import { Gather } from "./gather.ts";
+import type { Inbox } from "./inbox.ts";
+import type { Channel } from "./listener.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { Peer } from "./peer.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
-import { fatal, type Refusal, refusals } from "./refusals.ts";
+import { fatal, frameRefusal, type Refusal, refusals } from "./refusals.ts";
 import { parseFlags, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import { anything, functionFlags, textFlags } from "./residue.ts";
@@ -77,6 +79,8 @@ export class ClientSession implements StreamOwner {
   /** The servers' own values that it was told. */
   defaults: readonly (string | null)[];
   names: StatementNames | null = null;
+  /** Set once it listens, where LISTEN is not its server's affair. */
+  inbox: Inbox<Channel> | null = null;
   /** What it used that pooling does not keep; null = nothing. */
   features: FeatureCounts | null = null;
   processId = 0;
@@ -138,20 +142,16 @@ export class ClientSession implements StreamOwner {
 
   /** Whether no message to the server is half-sent. */
   get sentWhole(): boolean {
-    return this.#gather === null && !this.#held && (this.#bodyLeft === 0 || this.#bodyDrop);
+    return !this.#held && !this.isSending;
+  }
+
+  get isSending(): boolean {
+    return this.#gather !== null || (this.#bodyLeft > 0 && !this.#bodyDrop);
   }
 
   /** Bytes of input that are kept here. */
   get buffered(): number {
     return (this.#input?.length ?? 0) + (this.#tail?.length ?? 0);
-  }
-
-  /** Sends a message of the pooler's; the bytes are not needed afterwards. */
-  sendOwn(message: Uint8Array): void {
-    const outlet = this.plane.outlet;
-    outlet.begin(this.stream);
-    outlet.put(message);
-    outlet.flush();
   }
 
   /** The peer's. */
@@ -202,7 +202,8 @@ export class ClientSession implements StreamOwner {
     this.console?.onDrained();
     this.tunnel?.onClientDrained();
     this.server?.stream.resume();
-    if (!this.#unread) return;
+    if (this.inbox !== null) this.plane.notifier.flush(this);
+    if (!this.#unread || this.awaitsSync) return;
     this.#unread = false;
     this.stream.resume();
   }
@@ -298,11 +299,6 @@ export class ClientSession implements StreamOwner {
     this.keeps = pinned || this.mode === "session";
   }
 
-  /** Tells its prepared statements from those of others for whom the same text may mean something else. */
-  get dialect(): string {
-    return (this.pool as Pool).dialects.of(this.parameters);
-  }
-
   // --- linking
 
   /** A server for this waiting client. */
@@ -336,8 +332,26 @@ export class ClientSession implements StreamOwner {
     this.stream.pause(true);
   }
 
+  /** It has no ReadyForQuery yet, and waits for it with or without a server. */
+  suspend(): void {
+    this.holdInput();
+    this.#held = false;
+  }
+
+  /** It has its ReadyForQuery. */
+  carryOn(): void {
+    const server = this.server;
+    if (server === null) return this.resumeLinked();
+    this.awaitsSync = false;
+    this.#held = this.#input !== null;
+    this.#unread = false;
+    if (!this.#held) this.stream.resume();
+    server.goOn(this);
+  }
+
   resumeLinked(): void {
     this.awaitsSync = false;
+    this.#unread = false;
     const input = this.#input;
     this.#input = null;
     this.stream.resume();
@@ -359,7 +373,9 @@ export class ClientSession implements StreamOwner {
     }
     this.#congested = false;
     this.#yields = false;
+    if (this.awaitsSync) return;
     this.stream.resume();
+    if (this.inbox !== null) this.plane.notifier.flush(this);
   }
 
   // --- the relay, client to server
@@ -385,7 +401,7 @@ export class ClientSession implements StreamOwner {
       if (
         length > plane.settings.maxPacketSize || frontendFrameProblem(type, length) !== null
       ) {
-        return this.#refuseFrame(type, length, run, at);
+        return this.#refuse(frameRefusal(type, length, plane.settings.maxPacketSize), run, at);
       }
       const next = at + 1 + length;
       let keep = true;
@@ -417,6 +433,9 @@ export class ClientSession implements StreamOwner {
       if (server !== null) {
         const requests = server.requests;
         if (requests.count === 0) server.requestAt = plane.reactor.now;
+        else if (requests.cycles > 0 && server.residue.listen.defers(type) && !server.copyIn) {
+          return this.#hold(server, run, at, end);
+        }
         if (server.skipping && type !== Frontend.sync) {
           keep = false;
         } else {
@@ -478,12 +497,14 @@ export class ClientSession implements StreamOwner {
                 : this.names.get(bytes, portalEnd + 1, nameEnd);
               if (nameEnd === portalEnd + 1) {
                 if (server.unnamedFlags !== 0) {
-                  plane.texts.expect(this, server, server.unnamedFlags);
+                  plane.texts.expect(this, server, server.unnamedFlags, server.parsedChannels);
                 }
               } else if (entry !== null) {
                 outlet.pass(run, at);
                 const statement = plane.prepared.prepare(this, server, entry);
-                if (statement.flags !== 0) plane.texts.expect(this, server, statement.flags);
+                if (statement.flags !== 0) {
+                  plane.texts.expect(this, server, statement.flags, statement.channels);
+                }
                 const change = statement.name.length - (nameEnd - portalEnd);
                 outlet.putHeader(type, length + change);
                 outlet.pass(at + 5, portalEnd + 1);
@@ -517,7 +538,7 @@ export class ClientSession implements StreamOwner {
                   server.unnamedFlags = flags;
                   this.unnamedOn = server;
                 } else if (flags !== 0) {
-                  plane.texts.expect(this, server, flags);
+                  plane.texts.expect(this, server, flags, server.parsedChannels);
                 }
                 requests.push(Request.parse);
                 break;
@@ -682,15 +703,6 @@ export class ClientSession implements StreamOwner {
     this.fail(refusal);
   }
 
-  #refuseFrame(type: number, length: number, run: number, at: number): void {
-    if (length > this.plane.settings.maxPacketSize) {
-      this.#refuse(refusals.packetTooLarge, run, at);
-      return;
-    }
-    const message = frontendFrameProblem(type, length) ?? refusals.unknownPacket.message;
-    this.#refuse({ code: "08P01", message }, run, at);
-  }
-
   /** The client says good-bye. What it has asked for before is still done, as PostgreSQL would. */
   #onTerminate(): void {
     const server = this.server;
@@ -723,6 +735,7 @@ export class ClientSession implements StreamOwner {
     this.#bodyLeft = length - used;
     this.#bodyDrop = true;
     this.stream.resume();
+    this.plane.notifier.flush(this);
     if (used === input.length) return;
     this.plane.arena.bytes.set(input.subarray(used), 0);
     this.#relay(0, input.length - used);

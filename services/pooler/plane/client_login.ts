@@ -491,7 +491,10 @@ export class ClientLogin {
     this.#step = { at: "over" };
     client.begin();
     client.plane.loggingIn.delete(client);
-    client.sendOwn(greeting);
+    const { outlet } = client.plane;
+    outlet.begin(client.stream);
+    outlet.put(greeting);
+    outlet.flush();
     if (waited) client.resumeInput();
   }
 

@@ -4,6 +4,7 @@
 // Pure; which messages have an entry is in requests.ts.
 
 import type { Refusal } from "./refusals.ts";
+import { hasJournal, Request, type Requests } from "./requests.ts";
 import type {
   PreparedOnServer,
   Statement,
@@ -69,8 +70,22 @@ export class Journal {
     return entry;
   }
 
+  /**
+   * The request at the front failed in the extended protocol: the server skips all up to the next Sync. Returns
+   * what stands for its error, if anything.
+   */
+  skip(requests: Requests, names: StatementNames | null): Failure | null {
+    const isOurs = requests.front() === Request.failsHere;
+    const undone: JournalEntry[] = [];
+    while (requests.count > 0 && requests.front() !== Request.sync) {
+      if (hasJournal(requests.pop())) undone.push(this.done());
+    }
+    this.#undo(undone, names);
+    return isOurs ? undone[0]?.failure ?? null : null;
+  }
+
   /** Undoes the changes of entries that are done, the last one first. */
-  undo(entries: readonly JournalEntry[], names: StatementNames | null): void {
+  #undo(entries: readonly JournalEntry[], names: StatementNames | null): void {
     for (let i = entries.length - 1; i >= 0; i--) {
       const { added, removed, nameAdded, nameRemoved } = entries[i] as JournalEntry;
       if (added !== null) this.#prepared.remove(added);

@@ -38,6 +38,7 @@ import { Credential } from "./credentials.ts";
 import { Departures } from "./departures.ts";
 import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
+import { Notifier } from "./notifier.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool } from "./pool.ts";
 import { Prepared } from "./prepared.ts";
@@ -68,6 +69,7 @@ export class Plane {
   readonly departures = new Departures(this);
   readonly prepared = new Prepared(this);
   readonly texts = new Texts(this);
+  readonly notifier = new Notifier(this);
   readonly startups: StartupReader;
   readonly tracksStatements: boolean;
   readonly mockKey: Uint8Array;
@@ -301,6 +303,7 @@ export class Plane {
     this.loggingIn.delete(client);
     if (client.processId !== 0) this.keys.delete(client.processId);
     for (const gate of client.gates) gate.leave();
+    this.notifier.onClientClosed(client);
     if (client.pool !== null) client.pool.clients--;
     if (this.stopping) this.#stopIfEmpty();
   }
@@ -395,6 +398,7 @@ export class Plane {
     const now = this.reactor.now;
     const thorough = this.#sweeps++ % 10 === 0;
     for (const pool of this.pools.values()) pool.sweep(now, thorough);
+    this.notifier.sweep(now);
     this.budget.sweep(now);
     this.#tellBackends();
     this.cancels.sweep(now);

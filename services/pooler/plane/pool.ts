@@ -149,7 +149,7 @@ export class Pool implements LeaseOwner, ServerOwner {
       return null;
     }
     const since = now - this.#failingSince;
-    if (since < this.plane.settings.serverLoginRetryMs && !this.#isRefusal(failure)) return null;
+    if (since < this.plane.settings.serverLoginRetryMs && !isRefusal(failure.code)) return null;
     return {
       code: failure.code,
       message:
@@ -422,21 +422,14 @@ export class Pool implements LeaseOwner, ServerOwner {
     // Attempts that were under way together are one failure, not one each.
     if (this.#retryAt <= now) {
       this.#failures++;
-      const longest = this.plane.settings.serverLoginRetryMs;
-      const pause = Math.min(longest, firstRetryMs * 2 ** Math.min(this.#failures - 1, 20));
-      this.#retryAt = now + pause * (0.75 + Math.random() / 2);
+      this.#retryAt = now + retryPauseMs(this.plane.settings, this.#failures);
     }
     this.plane.logPool(this, `connection to server failed: ${reason}`);
     // PostgreSQL's own refusal will be the same for all who wait, if no server is there to serve
     // them; not so while it cannot be reached or is starting up: then they stay in the queue.
-    if (this.#isRefusal(this.#failure) && this.servers.size === this.#connecting) {
+    if (isRefusal(code) && this.servers.size === this.#connecting) {
       this.failWaiters(this.#failure);
     }
-  }
-
-  #isRefusal(failure: Refusal): boolean {
-    return failure.code !== "57P03" && !failure.code.startsWith("08") &&
-      failure.code !== "53300";
   }
 
   failWaiters(refusal: Refusal): void {
@@ -515,6 +508,17 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.#count(1);
     server.connect(this.takeHost(), this.database.port);
   }
+}
+
+/** How long to wait after so many failed attempts in a row. */
+export function retryPauseMs({ serverLoginRetryMs }: Settings, failures: number): number {
+  const pause = Math.min(serverLoginRetryMs, firstRetryMs * 2 ** Math.min(failures - 1, 20));
+  return pause * (0.75 + Math.random() / 2);
+}
+
+/** Whether PostgreSQL would say the same again: it can be reached, has started and is not full. */
+export function isRefusal(code: string): boolean {
+  return code !== "57P03" && !code.startsWith("08") && code !== "53300";
 }
 
 /** The console is no pool. */

@@ -14,6 +14,7 @@ import {
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
+import type { Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { Request } from "./requests.ts";
 import { textFlags } from "./residue.ts";
@@ -78,7 +79,7 @@ export class Prepared {
     const { bytes } = this.#plane.arena;
     const named = client.names?.get(bytes, from, to)?.statement ?? null;
     const text = textEnd > to
-      ? server.pool.statements.find(bytes, to + 1, textEnd, client.dialect)
+      ? server.pool.statements.find(bytes, to + 1, textEnd, dialectOf(client))
       : null;
     return server.journal.isOpen([named, text], bytes, from, to);
   }
@@ -93,7 +94,7 @@ export class Prepared {
   /** Sees to it that the server has what the client's name stands for when it reads what follows. */
   prepare(client: ClientSession, server: ServerConnection, name: StatementName): Statement {
     if (server.prepared.use(name.statement)) return name.statement;
-    const { dialect } = client;
+    const dialect = dialectOf(client);
     if (name.statement.dialect !== dialect) {
       // The client has changed its settings since: this server reads the text under the new ones, and
       // that is not what others who have the old ones share.
@@ -163,7 +164,7 @@ export class Prepared {
       return true;
     }
     const { isPlain } = server.session;
-    const statement = pool.statements.intern(bytes, nameEnd + 1, next, client.dialect, isPlain);
+    const statement = pool.statements.intern(bytes, nameEnd + 1, next, dialectOf(client), isPlain);
     const entry = client.names.add(bytes, nameFrom, nameEnd, statement);
     if (server.prepared.use(statement)) {
       if (server.requests.cycles === 0 && !server.failedTransaction) {
@@ -283,6 +284,11 @@ export function deallocated(
   if (name === undefined) return null;
   const wanted = Buffer.from(name, "latin1");
   return names.get(wanted, 0, wanted.length);
+}
+
+/** Tells a client's statements from those of others for whom the same text may mean something else. */
+function dialectOf({ pool, parameters }: ClientSession): string {
+  return (pool as Pool).dialects.of(parameters);
 }
 
 /** What the text of the Parse [at, next) may do, see textFlags. */

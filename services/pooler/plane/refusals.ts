@@ -1,7 +1,7 @@
 // Every error that the pooler itself sends to a client: PgBouncer's text, since people grep for it,
 // with the SQLSTATE that tells a driver what happened, and a hint where one helps. One table.
 
-import { type ErrorFields, errorResponse } from "../../../shared/wire/mod.ts";
+import { type ErrorFields, errorResponse, frontendFrameProblem } from "../../../shared/wire/mod.ts";
 
 export interface Refusal {
   readonly code: string;
@@ -47,6 +47,26 @@ export const refusals = {
     code: "53300",
     message: "query_wait_timeout",
     hint: "No more connections are granted: the budget coordinator does not answer",
+  },
+  noListener: {
+    code: "53300",
+    message: "query_wait_timeout",
+    hint: "LISTEN needs a server connection beside those of the pool, and none could be had",
+  },
+  noDatabaseListener: {
+    code: "53300",
+    message: "no server connection for LISTEN (max_db_connections)",
+    hint: "LISTEN needs one beside that of the pool: raise max_db_connections",
+  },
+  noUserListener: {
+    code: "53300",
+    message: "no server connection for LISTEN (max_user_connections)",
+    hint: "LISTEN needs one beside that of the pool: raise max_user_connections",
+  },
+  tooManyNotifications: {
+    code: "53400",
+    message: "notification queue is full",
+    hint: "Read notifications as they come, and keep transactions of sessions that listen short",
   },
   cancelledInQueue: { code: "57014", message: "canceling statement due to user request" },
   serverGone: { code: "08006", message: "server conn crashed?" },
@@ -95,6 +115,13 @@ function encode(severity: "ERROR" | "FATAL", refusal: Refusal): Uint8Array {
   const fields: ErrorFields = { severity, code: refusal.code, message: refusal.message };
   if (refusal.hint !== undefined) fields.hint = refusal.hint;
   return errorResponse(fields);
+}
+
+/** What is wrong with the header of a client's message. */
+export function frameRefusal(type: number, length: number, longest: number): Refusal {
+  if (length > longest) return refusals.packetTooLarge;
+  const message = frontendFrameProblem(type, length) ?? refusals.unknownPacket.message;
+  return { code: "08P01", message };
 }
 
 /** The message for a refusal that ends the connection. */

@@ -4,6 +4,7 @@
 // cost anything. What functions do inside the database is not seen.
 
 import { scanSql, SqlFlag } from "../../../shared/wire/mod.ts";
+import { ListenState } from "./listen_state.ts";
 
 /** How much of a session is to be wiped before the server is used again. */
 export const Wipe = { nothing: 0, settings: 1, everything: 2 } as const;
@@ -41,9 +42,7 @@ export class Residue {
   wipe: Wipe = Wipe.nothing;
   /** Session locks may have been taken or given back: only the server knows. */
   locksUnsure = false;
-  /** LISTEN or UNLISTEN ran. */
-  listening = false;
-  #mayListen = false;
+  readonly listen = new ListenState();
   /** A SET that is not answered yet may change how the server reads texts. */
   maySet = false;
   /** All tags SET are to be of parameters that are reported, or of the transaction only. */
@@ -59,7 +58,6 @@ export class Residue {
     if ((flags & leavesAnything) !== 0) this.wipe = Wipe.everything;
     else if ((flags & SqlFlag.setsConfig) !== 0) this.#settings();
     if ((flags & touchesLocks) !== 0) this.locksUnsure = true;
-    if ((flags & (SqlFlag.listens | SqlFlag.unlistens)) !== 0) this.#mayListen = true;
   }
 
   /** A statement that others share was prepared: under settings that are not its own, perhaps. */
@@ -72,18 +70,9 @@ export class Residue {
     if (this.#maySetUnreported || !this.#maySetReported) this.#settings();
   }
 
-  /** A command with the tag LISTEN or UNLISTEN was done. */
-  onListen(): void {
-    if (this.#mayListen) this.listening = true;
-  }
-
   /** All is answered. */
   endCycles(): void {
-    this.maySet =
-      this.#maySetReported =
-      this.#maySetUnreported =
-      this.#mayListen =
-        false;
+    this.maySet = this.#maySetReported = this.#maySetUnreported = false;
     if (this.wipe === Wipe.nothing) this.#parsed = false;
   }
 
@@ -92,11 +81,12 @@ export class Residue {
     this.wipe = Wipe.nothing;
     this.#parsed = false;
     this.locksUnsure = false;
-    this.listening = false;
+    this.listen.clear();
   }
 
-  /** What is to be wiped: with settings, also what was prepared under them. */
+  /** What is to be wiped: with settings, also what was prepared under them; and what nobody took over. */
   get due(): Wipe {
+    if (this.listen.listening) return Wipe.everything;
     return this.wipe === Wipe.settings && this.#parsed ? Wipe.everything : this.wipe;
   }
 

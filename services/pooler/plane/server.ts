@@ -19,11 +19,11 @@ import {
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
 import { dial, isSocketDir } from "./dial.ts";
-import { type Failure, Journal, type JournalEntry } from "./journal.ts";
+import { type Failure, Journal } from "./journal.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { error, refusals } from "./refusals.ts";
-import { hasJournal, Request, Requests } from "./requests.ts";
+import { Request, Requests } from "./requests.ts";
 import { Residue } from "./residue.ts";
 import { ServerLogin } from "./server_login.ts";
 import type { ServerConsumer, ServerOwner } from "./server_owner.ts";
@@ -49,6 +49,8 @@ const terminate = terminateMessage();
 export interface OwnQuery {
   /** Called with the tag of each of its commands. */
   readonly onTag: ((tag: Tag) => void) | null;
+  /** Called with the body of each row, valid until the call ends; not for long ones. */
+  readonly onRow?: (body: Uint8Array) => void;
   /** Called after its ReadyForQuery. */
   readonly onEnd: (failure: ParsedError | null) => void;
 }
@@ -74,6 +76,8 @@ export class ServerConnection implements StreamOwner {
   unnamedOwner: ClientSession | null = null;
   /** What its text may do, see scanSql. */
   unnamedFlags = 0;
+  /** The channels of the UNLISTENs in the last text with flags that it was to parse as it is. */
+  parsedChannels: readonly string[] = [];
   /** Transaction status byte of the last ReadyForQuery. */
   status = statusIdle;
   /** False while an extended query cycle waits for its Sync. */
@@ -324,6 +328,11 @@ export class ServerConnection implements StreamOwner {
       this.client !== null && this.client.sentWhole && !this.client.awaitsSync;
   }
 
+  /** Whether a message to its client is half-sent. */
+  get isMidMessage(): boolean {
+    return this.#bodyLeft > 0 && !this.#bodyDrop;
+  }
+
   /** Whether its client gives it back now. */
   get releasable(): boolean {
     return this.quiet && !(this.client as ClientSession).keeps && !this.residue.locksUnsure;
@@ -376,6 +385,7 @@ export class ServerConnection implements StreamOwner {
     let at = start;
     let run = start;
     let ended: OwnQuery | null = null;
+    let withheld = false;
     if (this.#bodyLeft > 0) {
       const part = Math.min(this.#bodyLeft, end - at);
       this.#bodyLeft -= part;
@@ -435,6 +445,15 @@ export class ServerConnection implements StreamOwner {
             outlet.pass(run, at);
             run = at;
             this.session.endOfChanges();
+          }
+          if (
+            this.status === statusIdle && this.client !== null &&
+            (this.client.inbox !== null || this.residue.listen.isDue)
+          ) {
+            outlet.pass(run, at);
+            run = at;
+            withheld = this.plane.notifier.onTransactionEnd(this, this.client);
+            keep = !withheld;
           }
           break;
         }
@@ -504,6 +523,7 @@ export class ServerConnection implements StreamOwner {
           }
           if (own) this.#ownFailure = parsed;
           else {
+            this.residue.listen.onRollback();
             const replacement = this.#failedRequest();
             if (replacement !== null && whole && parsed.code === replacement.instead) {
               outlet.pass(run, at);
@@ -528,6 +548,8 @@ export class ServerConnection implements StreamOwner {
           if (this.client?.mode !== "session") keep = false;
           break;
         case Backend.dataRow:
+          if (own && whole) this.#own?.onRow?.(bytes.subarray(at + 5, next));
+          break;
         case Backend.copyData:
         case Backend.copyOut:
         case Backend.copyDone:
@@ -584,6 +606,12 @@ export class ServerConnection implements StreamOwner {
       this.#endOwn(ended);
       if (this.client !== client) return;
     }
+    if (withheld) this.plane.notifier.withhold(this, client);
+    else this.goOn(client);
+  }
+
+  /** Its client has what was to be sent to it: it gives the server back, or goes on with it. */
+  goOn(client: ClientSession): void {
     if (this.releasable) this.release();
     else if (this.requests.count < resumeBelow) {
       client.onRequestsAnswered(this.requests.count);
@@ -593,6 +621,7 @@ export class ServerConnection implements StreamOwner {
 
   /** Nothing is under way, and the client keeps the server. */
   #onQuiet(client: ClientSession): void {
+    this.plane.notifier.flush(client);
     if (this.session.syncedFor !== client.parameters && this.#resync(client)) return;
     if (this.residue.locksUnsure) this.upkeep.checkLocks(client);
     else if (this.plane.stopping) client.fail(refusals.shuttingDown);
@@ -680,6 +709,7 @@ export class ServerConnection implements StreamOwner {
     this.copyIn = false;
     if (requests.count === 0) this.synced = true;
     this.deallocating = null;
+    this.residue.listen.endCycle(this.status === statusIdle, requests.cycles === 0);
     if (requests.cycles === 0) {
       this.mayDiscard = this.mayReset = false;
       this.residue.endCycles();
@@ -695,26 +725,13 @@ export class ServerConnection implements StreamOwner {
     return true;
   }
 
-  /**
-   * The request at the front failed. After an error in the extended protocol the server skips
-   * everything up to the next Sync. Returns the refusal that replaces the server's text, if any.
-   */
+  /** The request at the front failed. Returns the refusal that replaces the server's text, if any. */
   #failedRequest(): Failure | null {
-    const requests = this.requests;
-    const front = requests.front();
     this.copyIn = false;
-    if (front === Request.query || front === Request.functionCall || front === Request.none) {
-      return null;
-    }
-    if (front === Request.sync) return null;
-    const undo: JournalEntry[] = [];
-    while (requests.count > 0 && requests.front() !== Request.sync) {
-      const code = requests.pop();
-      if (hasJournal(code)) undo.push(this.journal.done());
-    }
-    this.journal.undo(undo, this.client?.names ?? null);
-    this.skipping = requests.count === 0;
-    return front === Request.failsHere ? undo[0]?.failure ?? null : null;
+    if (this.requests.front() <= Request.functionCall) return null;
+    const failure = this.journal.skip(this.requests, this.client?.names ?? null);
+    this.skipping = this.requests.count === 0;
+    return failure;
   }
 
   /** Answers what the server never saw, now that it is its turn. Appends to the outlet. */

@@ -46,6 +46,11 @@ export class SessionSettings implements ServerParameters {
     this.isPlain = tracker.isPlain(this.values);
   }
 
+  /** The value of a tracked parameter; null: it is not reported. */
+  valueOf(name: string): string | null {
+    return this.values[this.#server.plane.tracker.indexOf(name)] ?? null;
+  }
+
   /** Whether there is nothing to do for this client. */
   isFor(client: ClientSession): boolean {
     return this.syncedFor === client.parameters && this.defaults === client.defaults;

@@ -3,11 +3,12 @@
 // Pure bookkeeping over bytes: who sends and answers the messages is in relay code.
 // Invariant: a statement lives in the pool's table while a client name or a server refers to it.
 
-import { Frontend, message, writeInt32 } from "../../../shared/wire/mod.ts";
+import { Frontend, message, SqlFlag, unlistens, writeInt32 } from "../../../shared/wire/mod.ts";
 import { textFlags } from "./residue.ts";
 import { startsWith } from "./tags.ts";
 
 const encoder = new TextEncoder();
+const noChannels: readonly string[] = [];
 
 /** A statement shared by every client and server of a pool. One buffer each: there may be many. */
 export class Statement {
@@ -20,6 +21,8 @@ export class Statement {
   readonly name: Uint8Array;
   /** What its text may do, see textFlags. */
   readonly flags: number;
+  /** The channels of its UNLISTENs. */
+  readonly channels: readonly string[];
   references = 0;
 
   /** The Parse body after the name (text, zero, types) is `bytes[from, to)`; it is copied. */
@@ -41,7 +44,11 @@ export class Statement {
     this.parse.set(name, 5);
     this.parse.set(bytes.subarray(from, to), bodyAt);
     this.name = this.parse.subarray(5, bodyAt);
-    this.flags = textFlags(this.parse, bodyAt, this.parse.indexOf(0, bodyAt), plain);
+    const textEnd = this.parse.indexOf(0, bodyAt);
+    this.flags = textFlags(this.parse, bodyAt, textEnd, plain);
+    this.channels = (this.flags & SqlFlag.unlistens) === 0
+      ? noChannels
+      : unlistens(this.parse, bodyAt, textEnd);
   }
 
   /** The complete Close message, made anew: evictions are rare. */

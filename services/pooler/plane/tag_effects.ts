@@ -12,6 +12,7 @@ export function onTag(server: ServerConnection, tag: Tag): void {
       return journal.onDiscard(client?.names ?? null);
     case Tag.discardAll:
       if (client?.pinned) residue.locksUnsure = true;
+      if (client !== null && client.mode !== "session") residue.listen.onDiscard();
       session.onDiscard();
       return journal.onDiscard(client?.names ?? null);
     case Tag.alter:
@@ -24,7 +25,10 @@ export function onTag(server: ServerConnection, tag: Tag): void {
       if (server.mayReset) session.onReset();
       return;
     case Tag.listen:
+      return residue.listen.onListen();
     case Tag.unlisten:
-      return residue.onListen();
+      return residue.listen.onUnlisten();
+    case Tag.rollback:
+      return residue.listen.onRollback();
   }
 }

@@ -13,6 +13,8 @@ export const Tag = {
   unlisten: 9,
   /** SELECT of one row. */
   oneRow: 10,
+  /** To a savepoint as well. */
+  rollback: 11,
 } as const;
 export type Tag = typeof Tag[keyof typeof Tag];
 
@@ -24,6 +26,7 @@ const drop = encoder.encode("DROP ");
 const listen = encoder.encode("LISTEN\0");
 const prepare = encoder.encode("PREPARE\0");
 const reset = encoder.encode("RESET\0");
+const rollback = encoder.encode("ROLLBACK\0");
 const set = encoder.encode("SET\0");
 const unlisten = encoder.encode("UNLISTEN\0");
 const oneRow = encoder.encode("SELECT 1\0");
@@ -42,6 +45,7 @@ export function tagOf(bytes: Uint8Array, at: number, end: number): Tag {
     case 0x50: // P
       return startsWith(bytes, at, end, prepare) ? Tag.prepare : Tag.other;
     case 0x52: // R
+      if (startsWith(bytes, at, end, rollback)) return Tag.rollback;
       return startsWith(bytes, at, end, reset) ? Tag.reset : Tag.other;
     case 0x53: // S
       if (startsWith(bytes, at, end, set)) return Tag.set;

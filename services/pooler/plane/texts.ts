@@ -3,7 +3,7 @@
 // (warn_session_features), and DEALLOCATE of a name that only the pooler knows is played. Cold: most texts
 // have no flags.
 
-import { noticeResponse, queryMessage, SqlFlag } from "../../../shared/wire/mod.ts";
+import { noticeResponse, queryMessage, SqlFlag, unlistens } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
 import { deallocated, zeroAt } from "./prepared.ts";
@@ -39,6 +39,7 @@ export const features: readonly Feature[] = [
 ];
 const counted = features.reduce((all, { flag }) => all | flag, 0);
 const warned = features.reduce((all, { flag, what }) => what === null ? all : all | flag, 0);
+const noChannels: readonly string[] = [];
 const hint = "Use a database or user with pool_mode = session for it";
 
 /** How often each feature was used, in the order of `features`. */
@@ -65,12 +66,18 @@ export class Texts {
     this.#plane = plane;
   }
 
-  /** A text with these flags runs on the client's server. */
-  expect(client: ClientSession, server: ServerConnection, flags: number): void {
+  /** A text with these flags runs on the client's server; `channels`: of its UNLISTENs. */
+  expect(
+    client: ClientSession,
+    server: ServerConnection,
+    flags: number,
+    channels: readonly string[] = noChannels,
+  ): void {
     if ((flags & SqlFlag.discards) !== 0 && server.prepared.size > 0) server.mayDiscard = true;
     if ((flags & SqlFlag.setsDefault) !== 0) server.mayReset = true;
     if (client.mode === "session") return;
     server.residue.expect(flags);
+    server.residue.listen.expect(flags, channels, server.requests.cycles);
     if ((flags & counted) === 0 || flags === anything) return;
     client.features ??= noCounts();
     for (const [index, { flag, what }] of features.entries()) {
@@ -109,7 +116,10 @@ export class Texts {
         return Verdict.replaced;
       }
     }
-    this.expect(client, server, flags);
+    const channels = (flags & SqlFlag.unlistens) === 0 || flags === anything
+      ? noChannels
+      : unlistens(arena.bytes, at + 5, next - 1);
+    this.expect(client, server, flags, channels);
     return Verdict.pass;
   }
 
@@ -129,9 +139,14 @@ export class Texts {
       prepared.putFailing(server, refusal);
       return Verdict.replaced;
     }
-    if ((flags & SqlFlag.discards) !== 0 && flags !== anything && client.names !== null) {
-      const from = zeroAt(arena.bytes, at + 5, next) + 1;
-      const to = zeroAt(arena.bytes, from, next);
+    server.parsedChannels = noChannels;
+    if (flags === anything) return Verdict.pass;
+    const from = zeroAt(arena.bytes, at + 5, next) + 1;
+    const to = zeroAt(arena.bytes, from, next);
+    if ((flags & SqlFlag.unlistens) !== 0) {
+      server.parsedChannels = unlistens(arena.bytes, from, to);
+    }
+    if ((flags & SqlFlag.discards) !== 0 && client.names !== null) {
       const name = deallocated(client.names, arena.bytes, from, to);
       if (name !== null) {
         outlet.pass(run, at);

@@ -106,9 +106,8 @@ export class Upkeep {
     // At its login a client has sent nothing yet.
     const isSession = client.mode === "session" && client.login === null;
     this.#resetDue = serverResetQuery !== "" && (isSession || serverResetQueryAlways);
-    if (!isSession && (client.pinned || residue.locksUnsure || residue.listening)) {
-      residue.wipe = Wipe.everything;
-    }
+    if (!isSession && (client.pinned || residue.locksUnsure)) residue.wipe = Wipe.everything;
+    residue.listen.forget();
   }
 
   /** Without a client: does what there is to do before it is idle, one thing after the other. */
@@ -143,7 +142,7 @@ export class Upkeep {
       this.#resetDue = false;
       sql = plane.settings.serverResetQuery;
       if (sql === wipeEverything) residue.clear();
-    } else if (residue.wipe !== Wipe.nothing) {
+    } else if (residue.due !== Wipe.nothing) {
       sql = residue.due === Wipe.everything ? wipeEverything : wipeSettings;
       residue.clear();
     } else {

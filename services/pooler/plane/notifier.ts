@@ -1,0 +1,252 @@
+// LISTEN for clients whose server changes with each transaction. A LISTEN runs on the client's server, in its
+// transaction; when that has ended, the client's ReadyForQuery is held back, its server is asked which channels
+// have come of it and made to forget them, and they are registered with the database's listener. Then the
+// client goes on, and is told what the listener hears while no transaction of its is open.
+// Session pooling has nothing to do with all this: there LISTEN is the server's and the client's own affair.
+
+import {
+  latin1Bytes,
+  latin1Text,
+  parseDataRow,
+  type ParsedError,
+  readyForQuery,
+} from "../../../shared/wire/mod.ts";
+import type { ClientSession } from "./client.ts";
+import { Inbox } from "./inbox.ts";
+import { allChannels } from "./listen_state.ts";
+import { type Channel, ChannelListener, type Registration } from "./listener.ts";
+import type { Plane } from "./plane.ts";
+import type { Pool } from "./pool.ts";
+import { error, type Refusal, refusals } from "./refusals.ts";
+import type { ServerConnection } from "./server.ts";
+
+/** Every wait has an end, where query_wait_timeout is off too. */
+const longestWaitMs = 120_000;
+const takeChannels = "SELECT pg_catalog.pg_listening_channels();UNLISTEN *";
+const readyIdle = readyForQuery("I");
+const utf8 = new TextDecoder();
+
+export class Notifier {
+  readonly #plane: Plane;
+  /** By database and client_encoding: a notification is passed on as it comes. */
+  readonly #listeners = new Map<string, ChannelListener>();
+  readonly #registrations = new Map<ClientSession, Registration>();
+  /** Clients whose inbox something was put into. */
+  readonly #posted = new Set<ClientSession>();
+
+  constructor(plane: Plane) {
+    this.#plane = plane;
+  }
+
+  get listeners(): Iterable<ChannelListener> {
+    return this.#listeners.values();
+  }
+
+  // --- the end of a transaction
+
+  /**
+   * Before the ReadyForQuery of a transaction's end: passes on what has waited for it, by the outlet. True if
+   * the client is not to have that ReadyForQuery yet: then `withhold` follows when all else is sent.
+   */
+  onTransactionEnd(server: ServerConnection, client: ClientSession): boolean {
+    const { listen } = server.residue;
+    if (listen.listening) {
+      const isOver = server.synced && server.requests.count === 0 && !client.isSending;
+      if (isOver && client.output !== null) return true;
+    } else if (listen.isDue) {
+      this.#unlisten(client, listen.takeGone());
+    }
+    this.#putWaiting(client);
+    return false;
+  }
+
+  /** Finds out what its client listens to, and registers it; then gives it its ReadyForQuery. */
+  withhold(server: ServerConnection, client: ClientSession): void {
+    client.suspend();
+    const names: string[] = [];
+    server.ask(takeChannels, {
+      onTag: null,
+      onRow: (body) => {
+        const name = parseDataRow(body)?.[0] ?? null;
+        if (name !== null) names.push(latin1Text(name));
+      },
+      onEnd: (failure) => {
+        if (client.server === server) this.#onChannels(server, client, names, failure);
+      },
+    });
+  }
+
+  #onChannels(
+    server: ServerConnection,
+    client: ClientSession,
+    names: readonly string[],
+    failure: ParsedError | null,
+  ): void {
+    const { listen } = server.residue;
+    this.#unlisten(client, listen.takeGone());
+    if (failure !== null) {
+      // What it listens to is wiped before anybody else gets it.
+      return this.#goOn(client, { code: failure.code, message: failure.message });
+    }
+    listen.clear();
+    const encoding = server.session.valueOf("client_encoding") ?? "";
+    // Nobody else need wait for a server until the listener is there.
+    if (!client.keeps && !server.residue.locksUnsure) server.release();
+    if (client.closed) return;
+    if (names.length === 0) return this.#goOn(client, null);
+    this.#register(client, names, encoding);
+  }
+
+  #register(client: ClientSession, names: readonly string[], encoding: string): void {
+    const { now } = this.#plane.reactor;
+    const pool = client.pool as Pool;
+    const listener = this.#listenerOf(pool, encoding);
+    const impossible = listener.server === null ? this.#impossible(pool) : null;
+    if (impossible !== null) return this.#goOn(client, impossible);
+    const until = now + (pool.waitTimeoutMs(client) || longestWaitMs);
+    let isOver = false;
+    const registration = listener.register(client, names, until, (refusal, channels) => {
+      isOver = true;
+      this.#registrations.delete(client);
+      if (client.closed) return;
+      if (refusal === null) this.#enter(client, channels);
+      this.#goOn(client, refusal);
+    });
+    if (!isOver) this.#registrations.set(client, registration);
+  }
+
+  #listenerOf({ database }: Pool, encoding: string): ChannelListener {
+    const key = `${database.name}\0${encoding}`;
+    let listener = this.#listeners.get(key);
+    if (listener === undefined) {
+      listener = new ChannelListener(this.#plane, this, database, encoding);
+      this.#listeners.set(key, listener);
+    }
+    return listener;
+  }
+
+  /** Why there can be no listener beside the one server connection that the limits allow; or null. */
+  #impossible({ database, user }: Pool): Refusal | null {
+    const { settings, config } = this.#plane;
+    const ofDatabase = database.maxDbConnections ?? settings.maxDbConnections;
+    const ofUser = config.users.get(user)?.maxUserConnections ?? settings.maxUserConnections;
+    const isTooSmall = (limit: number) => limit > 0 && this.#plane.share(limit) < 2;
+    if (isTooSmall(ofDatabase)) return refusals.noDatabaseListener;
+    return isTooSmall(ofUser) ? refusals.noUserListener : null;
+  }
+
+  #enter(client: ClientSession, channels: readonly Channel[]): void {
+    client.inbox ??= new Inbox();
+    for (const channel of channels) {
+      // It may have listened to a channel of that name in another encoding.
+      const before = client.inbox.channels.get(channel.name);
+      if (before === channel) continue;
+      if (before !== undefined) this.#leave(client, before);
+      client.inbox.channels.set(channel.name, channel);
+      channel.clients.add(client);
+    }
+  }
+
+  /** Gives the client its ReadyForQuery. */
+  #goOn(client: ClientSession, refusal: Refusal | null): void {
+    const { outlet } = this.#plane;
+    outlet.begin(client.stream);
+    this.#putWaiting(client);
+    if (refusal !== null) outlet.put(error(refusal));
+    outlet.put(readyIdle);
+    outlet.flush();
+    client.carryOn();
+  }
+
+  // --- what clients do not listen to any more
+
+  /** Names are as they stand in UNLISTEN. */
+  #unlisten(client: ClientSession, names: readonly string[]): void {
+    const { inbox } = client;
+    if (inbox === null) return;
+    for (const name of names) {
+      for (const channel of [...inbox.channels.values()]) {
+        if (name === allChannels || name === utf8Of(channel.name)) this.#leave(client, channel);
+      }
+    }
+  }
+
+  #leave(client: ClientSession, channel: Channel): void {
+    client.inbox?.channels.delete(channel.name);
+    client.inbox?.drop(channel);
+    channel.listener.leave(channel, client);
+  }
+
+  onClientClosed(client: ClientSession): void {
+    const registration = this.#registrations.get(client);
+    if (registration !== undefined) this.#cancel(registration, refusals.shuttingDown);
+    const { inbox } = client;
+    if (inbox === null) return;
+    inbox.close();
+    for (const channel of inbox.channels.values()) channel.listener.leave(channel, client);
+    inbox.channels.clear();
+    this.#posted.delete(client);
+  }
+
+  /** The client gives up what it waits for. False if it does not wait. */
+  cancel(client: ClientSession): boolean {
+    const registration = this.#registrations.get(client);
+    if (registration === undefined) return false;
+    this.#cancel(registration, refusals.cancelledInQueue);
+    return true;
+  }
+
+  #cancel(registration: Registration, refusal: Refusal): void {
+    registration.channels[0]?.listener.cancel(registration, refusal);
+  }
+
+  // --- notifications
+
+  /** A notification for a client: sent by `flushPosted`, or when the client is at rest. */
+  post(client: ClientSession, channel: Channel, bytes: Uint8Array): void {
+    const { inbox } = client;
+    if (inbox === null || inbox.full || client.output === null) return;
+    if (inbox.put(channel, bytes, client.stream.pending)) this.#posted.add(client);
+    else if (client.server?.isMidMessage) client.closeAfterFlush("notification queue is full");
+    else client.fail(refusals.tooManyNotifications);
+  }
+
+  flushPosted(): void {
+    for (const client of this.#posted) this.flush(client);
+    this.#posted.clear();
+  }
+
+  /** Sends a client what has waited, if it is at rest. */
+  flush(client: ClientSession): void {
+    if (client.inbox === null || client.inbox.count === 0 || !isAtRest(client)) return;
+    const { outlet } = this.#plane;
+    outlet.begin(client.stream);
+    this.#putWaiting(client);
+    outlet.flush();
+  }
+
+  #putWaiting({ inbox }: ClientSession): void {
+    if (inbox === null || inbox.count === 0) return;
+    for (const bytes of inbox.take()) this.#plane.outlet.put(bytes);
+  }
+
+  // --- time
+
+  /** Called ten times a second. */
+  sweep(now: number): void {
+    for (const listener of this.#listeners.values()) listener.sweep(now);
+  }
+}
+
+/** Whether a client has nothing under way and has taken all that it was sent. */
+function isAtRest(client: ClientSession): boolean {
+  const { server } = client;
+  if (client.closed || client.queued || client.awaitsSync || client.output === null) return false;
+  if (client.stream.pending > 0) return false;
+  return server === null || (server.quiet && !server.isMidMessage);
+}
+
+/** A name of one character per byte as the text it is in UTF-8. */
+function utf8Of(name: string): string {
+  return /^[\0-\x7f]*$/.test(name) ? name : utf8.decode(latin1Bytes(name));
+}
