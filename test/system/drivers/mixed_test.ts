@@ -22,8 +22,10 @@ interface Work {
   readonly goesOn: () => boolean;
 }
 
-/** The names that psycopg and pgbench give to statements. */
-const names = below(12).flatMap((n) => [`_pg3_${n}`, `P0_${n}`]);
+/** The names that psycopg, pgbench, JDBC, Npgsql, Rails, asyncpg and others give to statements. */
+const names = below(5).flatMap((n) => [
+  ...[`_pg3_${n}`, `P0_${n}`, `S_${n}`, `_p${n}`, `a${n}`, `__asyncpg_stmt_${n}__`, `s${n}`],
+]);
 
 async function nodePostgres({ side, goesOn }: Work, index: number): Promise<void> {
   const tag = `pg ${side.workers} ${index}`;
@@ -93,10 +95,10 @@ for (const side of sides.all) {
     const target = ["-h", side.host, "-p", String(side.port), "-U", "postgres", "postgres"];
     await program("pgbench -i", ["pgbench", "-i", "-q", "-s", "1", ...target]);
     const client = join(import.meta.dirname!, "psycopg_client.py");
-    const steps = ["transactions", "pipelines", "cancels"].map((step) =>
+    const steps = ["transactions", "pipelines", "cancels", "deallocates"].map((step) =>
       program(step, [
         ...["/usr/bin/python3", client, step, side.host],
-        ...[String(side.port), `mixed ${side.workers}`],
+        ...[String(side.port), side.database, `mixed ${side.workers}`],
       ])
     );
     const benches = ["simple", "extended", "prepared"].map((protocol) =>

@@ -5,6 +5,7 @@
 import faulthandler
 import sys
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -111,7 +112,8 @@ def deadlock(conn, index):
         outcomes[index] = "passed"
     except errors.DeadlockDetected:
         with conn.transaction():
-            for row in rows:
+            # In the order of the other, who may still wait for what this one had.
+            for row in reversed(rows):
                 conn.execute(add, (row,))
         outcomes[index] = "passed later"
     pair.wait()
@@ -420,11 +422,19 @@ def run(step):
     if before is not None:
         with connect() as conn:
             before(conn)
+
+    def client(index):
+        try:
+            step(index, f"{prefix} {step_name} {index}")
+        except BaseException:
+            # Who waits for this one would wait for ever, and be blamed.
+            traceback.print_exc()
+            pair.abort()
+            everybody.abort()
+            raise
+
     with ThreadPoolExecutor(CLIENTS) as pool:
-        tags = [f"{prefix} {step_name} {index}" for index in range(CLIENTS)]
-        running = [pool.submit(step, index, tag) for index, tag in enumerate(tags)]
-        for each in running:
-            each.result()
+        list(pool.map(client, range(CLIENTS)))
     if after is not None:
         with connect() as conn:
             after(conn)
