@@ -41,6 +41,9 @@ const readsAtOnce = 32;
 const maxListRounds = 10;
 /** Lives of the bucket that one operation outlives. */
 const maxLives = 4;
+/** So long a bucket that was just made may be there and not take what is written. */
+const settleMs = 1000;
+const settlePollMs = 50;
 
 /** The bucket that was asked is not the one there is now. */
 class LifeOver extends Error {
@@ -137,14 +140,22 @@ class JetStreamStore implements Store {
   async #inLife<T>(what: string, operation: (life: Life) => Promise<T>): Promise<T> {
     return await named(this.#bus, what, async () => {
       let life = this.#bucket.life ?? await this.#bucket.look();
-      for (let lives = 1;; lives += 1) {
+      let since = performance.now();
+      for (let lives = 1;;) {
         try {
           return await operation(life);
         } catch (error) {
-          if (!isForWantOfIt(error) || lives === maxLives) throw error;
+          if (!isForWantOfIt(error)) throw error;
           const now = await this.#bucket.look();
-          if (now === life) throw error;
+          if (now === life) {
+            if (performance.now() - since >= settleMs) throw error;
+            await delay(settlePollMs);
+            continue;
+          }
+          if (lives === maxLives) throw error;
+          lives += 1;
           life = now;
+          since = performance.now();
         }
       }
     });

@@ -1,6 +1,7 @@
 // The store conformance tests against JetStream, and what only a server can do to a store: be killed,
 // have no JetStream, refuse.
 // limit: 120 s
+// load: waits
 
 import { Buffer } from "node:buffer";
 import { cpSync, rmSync, writeFileSync } from "node:fs";
@@ -510,6 +511,37 @@ test("a bucket that many find gone at the same time is made once", async () => {
     const winners = made.filter((revision) => revision !== null);
     assert.is(winners.length, 1);
     for (const store of stores) assert.is((await store.get("who"))?.revision, winners[0]);
+  }
+});
+
+// One of many who found a bucket gone came a moment after it was made again: the server knew of it, and did not
+// take what was written yet.
+test("a bucket that is there waits for a moment until it takes what is written", async () => {
+  const plain = await startNats({});
+  const raw = await connectNats({ servers: plain.url, token: plain.token });
+  try {
+    const stream = "KV_pgweir_m";
+    const subject = `$KV.pgweir_m.${Date.now()}-00000000.>`;
+    let asked = 0;
+    raw.subscribe(`$JS.API.STREAM.INFO.${stream}`, {
+      callback: (_, message) => {
+        asked += 1;
+        if (asked === 5) {
+          raw.subscribe(subject, {
+            callback: (_, written) => void written.respond(JSON.stringify({ stream, seq: 7 })),
+          });
+        }
+        const config = { subjects: [subject], num_replicas: 1 };
+        message.respond(JSON.stringify({ config, state: { messages: 0, last_seq: 0 } }));
+      },
+    });
+    await raw.flush();
+    const store = await openStore(await bus({}, plain));
+    assert.ok(await store.create("a", new Uint8Array(1)));
+    assert.ok(asked >= 5);
+  } finally {
+    await raw.close();
+    await plain.stop();
   }
 });
 
