@@ -1,15 +1,20 @@
 // The test runner: every test/**/*_test.ts, one process per file and per runtime, each with a time limit.
 //   test/run.ts [--unit] [--runtime bun|deno] [--jobs N] [--list] [part of a path ...]
-// --unit leaves out test/system. Prints one line per file, the output of files that failed, and at the end the
+// --unit leaves out test/system. N files that compute run at once, 2 (N - 1) that mostly wait beside them; default:
+// as many as there are processors. Prints one line per file, the output of files that failed, and at the end the
 // line `N passed, N failed`; exits 1 on any failure. It runs on either runtime and uses node: modules only.
 
 import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { Schedule } from "./support/schedule.ts";
 import { findTestFiles, type Outcome, runTestFile, type TestFile } from "./support/test_file.ts";
 
 const root = resolve(import.meta.dirname!, "..");
+
+/** Two where there is one processor, too: no file computes all the time. */
+const defaultJobs = Math.min(8, Math.max(2, availableParallelism()));
 
 const COMMANDS: Readonly<Record<string, readonly string[]>> = {
   bun: [join(root, "node_modules/.bin/bun"), "run"],
@@ -80,6 +85,29 @@ function report(job: Job, outcome: Outcome): void {
   console.log(lines.map((line) => `     ${line}`).join("\n"));
 }
 
+async function runAll(
+  schedule: Schedule<Job>,
+  run: (job: Job) => Promise<void>,
+  abort: AbortSignal,
+): Promise<void> {
+  const running = new Set<Promise<void>>();
+  const fill = () => {
+    for (let job = schedule.next(); job !== null; job = schedule.next()) {
+      const one = job;
+      const ended = run(one).finally(() => {
+        schedule.done(one);
+        running.delete(ended);
+      });
+      running.add(ended);
+    }
+  };
+  for (;;) {
+    if (!abort.aborted) fill();
+    if (running.size === 0) return;
+    await Promise.race(running);
+  }
+}
+
 async function main(): Promise<number> {
   const options = readOptions();
   const runtimes = options.runtime ?? Object.keys(COMMANDS);
@@ -89,18 +117,19 @@ async function main(): Promise<number> {
       usage(`${COMMANDS[name][0]}: no such file, run deploy/install.sh`);
     }
   }
-  const jobsGiven = options.jobs === undefined ? null : Number(options.jobs);
-  if (jobsGiven !== null && !(Number.isInteger(jobsGiven) && jobsGiven > 0)) {
+  const atOnce = options.jobs === undefined ? defaultJobs : Number(options.jobs);
+  if (!(Number.isInteger(atOnce) && atOnce > 0)) {
     usage(`--jobs: "${options.jobs}" is no positive whole number`);
   }
-  const isSystem = (file: TestFile) => file.path.startsWith("test/system/");
   const files = findTestFiles(root).filter((file) =>
-    !(options.unit && isSystem(file)) &&
+    !(options.unit && file.path.startsWith("test/system/")) &&
     (options.names.length === 0 || options.names.some((name) => file.path.includes(name)))
   );
   if (files.length === 0) usage(`no test file matches ${JSON.stringify(options.names)}`);
   if (options.list) {
-    for (const file of files) console.log(`${file.path}  (limit ${file.limitMs / 1000} s)`);
+    for (const { path, limitMs, load } of files) {
+      console.log(`${path}  (limit ${limitMs / 1000} s, ${load})`);
+    }
     return 0;
   }
 
@@ -118,34 +147,28 @@ async function main(): Promise<number> {
   const skips = new Map<string, string>();
   let number = 0;
 
-  async function work(queue: Job[]): Promise<void> {
-    for (let job = queue.shift(); job !== undefined && !interrupted; job = queue.shift()) {
-      const outcome = await runTestFile(job.file, {
-        root,
-        tempDir: join(runDir, String(++number)),
-        command: COMMANDS[job.runtime]!,
-        // Where test/support/postgres.ts keeps freshly made clusters to copy, for as long as this run lasts.
-        environment: { PGWEIR_TEST_CACHE: join(runDir, "cache") },
-        abort: abort.signal,
-      });
-      if (interrupted) return;
-      report(job, outcome);
-      totals.passed += outcome.passed;
-      totals.failed += outcome.failed;
-      totals.skipped += outcome.skipped;
-      if (outcome.failed > 0) failures.push(`${job.runtime} ${job.file.path}`);
-      if (outcome.skipReason !== null) skips.set(job.file.path, outcome.skipReason);
-    }
+  async function run(job: Job): Promise<void> {
+    const outcome = await runTestFile(job.file, {
+      root,
+      tempDir: join(runDir, String(++number)),
+      command: COMMANDS[job.runtime]!,
+      // Where test/support/postgres.ts keeps freshly made clusters to copy, for as long as this run lasts.
+      environment: { PGWEIR_TEST_CACHE: join(runDir, "cache") },
+      abort: abort.signal,
+    });
+    if (interrupted) return;
+    report(job, outcome);
+    totals.passed += outcome.passed;
+    totals.failed += outcome.failed;
+    totals.skipped += outcome.skipped;
+    if (outcome.failed > 0) failures.push(`${job.runtime} ${job.file.path}`);
+    if (outcome.skipReason !== null) skips.set(job.file.path, outcome.skipReason);
   }
 
   const started = performance.now();
   try {
-    // System tests start servers and watch processors: they share the machine with nobody.
-    for (const [group, jobs] of [[false, jobsGiven ?? 2], [true, jobsGiven ?? 1]] as const) {
-      const queue = files.filter((file) => isSystem(file) === group)
-        .flatMap((file) => runtimes.map((runtime) => ({ file, runtime })));
-      await Promise.all(Array.from({ length: jobs }, () => work(queue)));
-    }
+    const jobs = files.flatMap((file) => runtimes.map((runtime) => ({ file, runtime })));
+    await runAll(new Schedule(jobs, atOnce), run, abort.signal);
   } finally {
     rmSync(runDir, { recursive: true, force: true });
   }

@@ -1,5 +1,6 @@
 // Coordinators on the embedded bus, whose store is served by this process as a supervisor does.
 // limit: 180 s
+// load: waits
 
 import { coordinatorConformance } from "./coordinator_conformance.ts";
 

@@ -1,5 +1,6 @@
 // Coordinators on a real nats-server with JetStream.
 // limit: 180 s
+// load: waits
 
 import { needs } from "../support/needs.ts";
 import { coordinatorConformance } from "./coordinator_conformance.ts";

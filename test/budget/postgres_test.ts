@@ -1,6 +1,7 @@
 // Silent and ended workers whose backends PostgreSQL still shows: with budget_auth the coordinator frees
 // their slots one by one, as the backends end, and none before.
 // limit: 120 s
+// load: waits
 
 import { directLeaf } from "../../shared/ledger/mod.ts";
 import { assert, suite, until } from "../support/harness.ts";

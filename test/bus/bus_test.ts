@@ -1,4 +1,5 @@
 // The bus against brokers that misbehave in ways a real one won't on demand, and what its log says.
+// load: waits
 
 import { Buffer } from "node:buffer";
 import { once } from "node:events";

@@ -1,5 +1,6 @@
 // The bus conformance tests against the embedded bus.
 // limit: 120 s
+// load: waits
 
 import { startEmbedded } from "./brokers.ts";
 import { busConformance } from "./bus_conformance.ts";

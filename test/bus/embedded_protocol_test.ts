@@ -1,5 +1,6 @@
 // The protocol conformance tests against the embedded bus.
 // limit: 120 s
+// load: waits
 
 import { startEmbedded } from "./brokers.ts";
 import { protocolConformance } from "./protocol_conformance.ts";

@@ -1,5 +1,6 @@
 // The bus conformance tests against a real nats-server.
 // limit: 120 s
+// load: waits
 
 import { needs } from "../support/needs.ts";
 import { startNatsServer } from "./brokers.ts";

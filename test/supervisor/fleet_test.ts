@@ -1,5 +1,6 @@
 // The fleet with stand-ins for workers: what happens when they crash, are late, deaf or killed.
 // limit: 120 s
+// load: waits
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

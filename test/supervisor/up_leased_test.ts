@@ -1,6 +1,7 @@
 // `pgweir up` in budget_mode leased, with stand-ins for workers and coordinators: who gets started, who is
 // called what, who is told that a worker is gone, and in which order all of it ends.
 // limit: 180 s
+// load: waits
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

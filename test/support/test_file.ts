@@ -8,10 +8,14 @@ import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { commandLine, isAlive, listProcesses, signal, startedWith } from "./processes.ts";
 
+/** What a file asks of the machine: processors, mostly patience, or quiet. */
+export type Load = "computes" | "waits" | "alone";
+
 export interface TestFile {
   /** Path below the root, with slashes. */
   readonly path: string;
   readonly limitMs: number;
+  readonly load: Load;
 }
 
 export interface Outcome {
@@ -54,11 +58,27 @@ const DEFAULT_LIMIT_MS = 60_000;
 const PATIENCE: Patience = { lingerMs: 5_000, stopMs: 3_000, leftoverMs: 2_000 };
 const OUTPUT_CHARS = 256 * 1024;
 
+function headOf(source: string): string {
+  return source.split("\n", 12).join("\n");
+}
+
 /** Reads a test file's time limit: `// limit: 240 s` among its first lines, else 60 s. */
 export function limitOf(source: string): number {
-  const head = source.split("\n", 12).join("\n");
-  const seconds = /^\/\/ limit: (\d+) s$/m.exec(head)?.[1];
+  const seconds = /^\/\/ limit: (\d+) s$/m.exec(headOf(source))?.[1];
   return seconds === undefined ? DEFAULT_LIMIT_MS : Number(seconds) * 1000;
+}
+
+/**
+ * Reads what a test file asks of the machine: `// load: waits` among its first lines when its time goes by in
+ * waiting for terms, leases and elections, `// load: alone` when it measures the machine.
+ */
+export function loadOf(source: string): Load {
+  const word = /^\/\/ load: (.*)$/m.exec(headOf(source))?.[1];
+  if (word === undefined) return "computes";
+  if (word !== "waits" && word !== "alone") {
+    throw new Error(`read a test file's load: "${word}", wanted waits or alone`);
+  }
+  return word;
 }
 
 /** The test files below `<root>/test`, sorted by path. */
@@ -67,7 +87,10 @@ export function findTestFiles(root: string): TestFile[] {
     .filter((name) => name.endsWith("_test.ts"))
     .map((name) => `test/${name}`)
     .sort()
-    .map((path) => ({ path, limitMs: limitOf(readFileSync(join(root, path), "utf8")) }));
+    .map((path) => {
+      const source = readFileSync(join(root, path), "utf8");
+      return { path, limitMs: limitOf(source), load: loadOf(source) };
+    });
 }
 
 interface Summary {

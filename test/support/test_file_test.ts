@@ -10,6 +10,7 @@ import {
   findTestFiles,
   judge,
   limitOf,
+  loadOf,
   type Outcome,
   parseSummaries,
   runTestFile,
@@ -107,6 +108,14 @@ judging("limitOf() reads a limit among the first lines only", () => {
   assert.is(limitOf("\n".repeat(20) + "// limit: 240 s\n"), 60_000);
 });
 
+judging("loadOf() reads what a file asks of the machine among the first lines only", () => {
+  assert.is(loadOf("// A test.\n// load: waits\n"), "waits");
+  assert.is(loadOf("// load: alone\n// limit: 240 s\n"), "alone");
+  assert.is(loadOf("// A test of the load: waits\n"), "computes");
+  assert.is(loadOf("\n".repeat(20) + "// load: waits\n"), "computes");
+  assert.throws(() => loadOf("// load: heavy\n"), /load: "heavy", wanted waits or alone/);
+});
+
 judging.run();
 
 const running = suite("runTestFile");
@@ -118,7 +127,7 @@ async function runScript(script: string, limitMs = 20_000): Promise<Outcome> {
   const root = join(base, String(++count));
   mkdirSync(root);
   writeFileSync(join(root, "made_up.sh"), script);
-  return await runTestFile({ path: "made_up.sh", limitMs }, {
+  return await runTestFile({ path: "made_up.sh", limitMs, load: "computes" }, {
     root,
     tempDir: join(root, "tmp"),
     command: ["/bin/sh"],
@@ -171,7 +180,7 @@ running("runTestFile() keeps drivers' variables of the caller away from the file
 });
 
 running("runTestFile() reports a program that cannot be started", async () => {
-  const outcome = await runTestFile({ path: "made_up.sh", limitMs: 1000 }, {
+  const outcome = await runTestFile({ path: "made_up.sh", limitMs: 1000, load: "computes" }, {
     root: base,
     tempDir: join(base, "tmp"),
     command: ["/no/such/program"],
@@ -180,16 +189,19 @@ running("runTestFile() reports a program that cannot be started", async () => {
   assert.match(outcome.output, /no\/such\/program/);
 });
 
-running("findTestFiles() finds test files at any depth, sorted, with their limits", () => {
-  const root = mkdtempSync(join(base, "tree-"));
-  mkdirSync(join(root, "test/shared/wire"), { recursive: true });
-  writeFileSync(join(root, "test/shared/wire/b_test.ts"), "// limit: 90 s\n");
-  writeFileSync(join(root, "test/a_test.ts"), "");
-  writeFileSync(join(root, "test/shared/helper.ts"), "");
-  assert.equal(findTestFiles(root), [
-    { path: "test/a_test.ts", limitMs: 60_000 },
-    { path: "test/shared/wire/b_test.ts", limitMs: 90_000 },
-  ]);
-});
+running(
+  "findTestFiles() finds test files at any depth, sorted, with what they say of themselves",
+  () => {
+    const root = mkdtempSync(join(base, "tree-"));
+    mkdirSync(join(root, "test/shared/wire"), { recursive: true });
+    writeFileSync(join(root, "test/shared/wire/b_test.ts"), "// limit: 90 s\n");
+    writeFileSync(join(root, "test/a_test.ts"), "// load: alone\n");
+    writeFileSync(join(root, "test/shared/helper.ts"), "");
+    assert.equal(findTestFiles(root), [
+      { path: "test/a_test.ts", limitMs: 60_000, load: "alone" },
+      { path: "test/shared/wire/b_test.ts", limitMs: 90_000, load: "computes" },
+    ]);
+  },
+);
 
 running.run();
