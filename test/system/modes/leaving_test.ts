@@ -18,7 +18,15 @@ import {
   startPooler,
   upTo,
 } from "../protocol/support.ts";
-import { backendOf, backendsWhere, cleanFor, departures, residueOf, waiting } from "./support.ts";
+import {
+  backendOf,
+  backendsWhere,
+  cleanFor,
+  departures,
+  noLocks,
+  residueOf,
+  waiting,
+} from "./support.ts";
 
 needs("postgresql");
 
@@ -276,8 +284,7 @@ for (const mode of modes) {
     await psql.ended();
     await until(
       "the lock to be free",
-      async () =>
-        (await postgres.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")).length === 0,
+      () => noLocks(postgres),
       1_000,
       20,
     );

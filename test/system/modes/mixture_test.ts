@@ -11,7 +11,7 @@ import { type Postgres, startPostgres } from "../../support/postgres.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { standingChecks } from "../../support/standing_checks.ts";
 import { ask, connectString, nothingHangs, upTo } from "../protocol/support.ts";
-import { cleanFor, departures, residueOf } from "./support.ts";
+import { cleanFor, departures, noLocks, residueOf } from "./support.ts";
 
 needs("postgresql");
 
@@ -178,8 +178,7 @@ test("every transaction and every session begins clean, whoever was there before
   if (failures.length > 0) throw failures[0];
   await until(
     "locks to be free",
-    async () =>
-      (await postgres.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")).length === 0,
+    () => noLocks(postgres),
   );
   await nothingHangs(pooler, postgres);
   assert.equal(await postgres.query("SELECT * FROM marks"), []);

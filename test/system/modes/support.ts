@@ -127,6 +127,12 @@ export async function backendsWhere(
   );
 }
 
+/** Whether nobody has an advisory lock. */
+export async function noLocks(postgres: Postgres): Promise<boolean> {
+  const rows = await postgres.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'");
+  return rows.length === 0;
+}
+
 /** The ways to leave without a good-bye, and the one with. */
 export const departures: readonly (readonly [string, (client: RawClient) => void])[] = [
   ["with Terminate", (client) => void client.end()],
