@@ -28,6 +28,9 @@ const wanted: Readonly<Record<string, string>> = {
     "advisory_locks i, listens i",
   leases:
     "kind s, database s, user s, held i, wanted i, granted i, floor i, allowed i, contact_ms q",
+  listeners:
+    "database s, client_encoding s, user s, state s, remote_pid i, channels i, clients i, " +
+    "waiting i, received q, delivered q, dropped q, lost q",
   lists: "list s, items i",
   mem: "name s, size i, used i, free i, memtotal i",
   peer_pools: "peer_id i, cl_active_cancel_req i, cl_waiting_cancel_req i, sv_active_cancel i, " +

@@ -124,6 +124,7 @@ export function fakePlane(
     loggingIn: new Set(),
     pools: new Map(),
     direct: new Map(),
+    notifier: { listeners: [] },
     openServers: 0,
     cancels: {
       counts: { sent: 0, unknown: 0, idle: 0, busy: 0, unanswered: 0 },

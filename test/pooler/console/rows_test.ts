@@ -388,6 +388,30 @@ tests("SHOW FEATURES shows what was used, for each pool and for each client that
   ]);
 });
 
+tests("SHOW LISTENERS shows what listens for clients, each of them counted once", () => {
+  const plane = fakePlane();
+  const database = fakePool(plane.config, "shop", "u").database;
+  const [first, second] = [fakeClient(), fakeClient({ id: 2 })];
+  const counts = { received: 10, delivered: 15, dropped: 1 };
+  const none = { received: 0, delivered: 0, dropped: 0 };
+  const channels = new Map([
+    ["a", { clients: new Set([first, second]) }],
+    ["b", { clients: new Set([first]) }],
+  ]);
+  const listening = { user: "u", state: "listening", server: { processId: 4711 }, losses: 3 };
+  const closed = { user: null, state: "closed", server: null, losses: 0 };
+  plane.notifier = {
+    listeners: [
+      { database, encoding: "UTF8", ...listening, channels, waiting: 1, counts },
+      { database, encoding: "LATIN1", ...closed, channels: new Map(), waiting: 0, counts: none },
+    ],
+  };
+  assert.equal(rowsOf(plane, "listeners").map((row) => Object.values(row)), [
+    ["shop", "UTF8", "u", "listening", 4711, 2, 2, 1, 10, 15, 1, 3],
+    ["shop", "LATIN1", null, "closed", 0, 0, 0, 0, 0, 0, 0, 0],
+  ]);
+});
+
 tests("SHOW LEASES shows what this worker holds of each limit", () => {
   const plane = fakePlane();
   const lease = { held: 2, wanted: 5, granted: 3, floor: 1, limit: 3 };

@@ -4,6 +4,7 @@
 import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
 import { featureColumns, featureRows } from "./feature_rows.ts";
 import { leaseColumns, leaseRows } from "./lease_rows.ts";
+import { listenerColumns, listenerRows } from "./listener_rows.ts";
 import {
   databaseColumns,
   databaseRows,
@@ -112,6 +113,7 @@ export const showTable: ReadonlyMap<string, Show> = new Map<string, Show>([
   ["worker", show(workerColumns, workerRows)],
   ["leases", show(leaseColumns, leaseRows)],
   ["features", show(featureColumns, featureRows)],
+  ["listeners", show(listenerColumns, listenerRows)],
 ]);
 
 /**

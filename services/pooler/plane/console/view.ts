@@ -86,6 +86,27 @@ export interface PoolView {
   readonly features: FeatureCounts;
 }
 
+/** What listens for the clients of one database that are not pooled by session. */
+export interface ListenerView {
+  readonly database: DatabaseConfig;
+  readonly encoding: string;
+  /** Who its connection is logged in as; null while it has none. */
+  readonly user: string | null;
+  readonly state: string;
+  readonly server: { readonly processId: number } | null;
+  readonly channels: ReadonlyMap<string, { readonly clients: ReadonlySet<object> }>;
+  /** Clients that wait until their channels are listened to. */
+  readonly waiting: number;
+  /** Notifications; those passed on or not are counted for each client. */
+  readonly counts: {
+    readonly received: number;
+    readonly delivered: number;
+    readonly dropped: number;
+  };
+  /** Connections that were lost. */
+  readonly losses: number;
+}
+
 /** What became of cancel requests. */
 export interface CancelCounts {
   readonly sent: number;
@@ -126,6 +147,7 @@ export interface PlaneView {
   readonly loggingIn: ReadonlySet<ClientView>;
   readonly pools: ReadonlyMap<string, PoolView>;
   readonly direct: ReadonlyMap<string, DirectView>;
+  readonly notifier: { readonly listeners: Iterable<ListenerView> };
   readonly openServers: number;
   readonly cancels: CancelsView;
   readonly budget: {
