@@ -15,6 +15,7 @@ import {
   ask,
   closeAll,
   inParallel,
+  login,
   nothingHangs,
   open,
   startPair,
@@ -33,6 +34,7 @@ let pooler: Pgweir;
 
 test.before(async () => {
   ({ postgres, pooler } = await startPair());
+  await postgres.query("CREATE DATABASE twin");
 });
 
 test.after.each(closeAll);
@@ -221,9 +223,9 @@ async function comparePrograms(target: Pgweir, count: number, exactly: boolean):
   const other = await open(target);
   for (let seed = first; seed < first + count; seed++) {
     const dice = new Dice(seed);
-    const twin = await Twin.login(target, postgres);
+    const twin = await Twin.login(target, postgres, login, { ...login, database: "twin" });
     for (const client of [twin.pooled, twin.direct]) {
-      await client.query("CREATE TEMP TABLE IF NOT EXISTS data (i int)");
+      await client.query("CREATE TABLE IF NOT EXISTS data (i int); TRUNCATE data");
     }
     // Statements of somebody else, so that some of the texts are known.
     const known = texts.slice(0, 5);
