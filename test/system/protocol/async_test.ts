@@ -132,6 +132,30 @@ test("what a server says while idle is nobody's answer", async () => {
   });
 });
 
+test("several things that a server says while idle, at once, are nobody's answer", async () => {
+  // Of a notice, a setting and a notification in one packet the first was looked at, and the others were taken for the
+  // beginning of the next answer.
+  await withFake({}, async (fake, front) => {
+    const [client, other] = [await open(front), await open(front)];
+    assert.is(await ask(client, [f.Q("good")]), good);
+    const [session] = fake.open as [FakeSession];
+    const all = concatBytes(
+      noticeResponse({ severity: "WARNING", code: "01000", message: "unasked" }),
+      parameterStatus("TimeZone", "UTC"),
+      notification("news", "secret"),
+    );
+    for (let round = 0; round < 3; round++) {
+      session.send(all, all);
+      await until("the pooler to have read it", () => session.unreadByPeer === 0);
+      assert.is(await ask(other, [f.Q("good")]), good);
+      assert.is(await ask(client, [f.Q("good")]), good);
+    }
+    await client.readNothingFor(20);
+    assert.equal(fake.open, [session]);
+    for (const each of [client, other]) await each.end();
+  });
+});
+
 test("an idle server that speaks out of turn is given to nobody any more", async () => {
   // Rows and ReadyForQuery that nobody had asked for answered the next client's query.
   const answers: [string, Uint8Array][] = [
