@@ -54,6 +54,7 @@ const dirt = [
   "PREPARE left_behind AS SELECT 1",
   "DECLARE left_behind CURSOR WITH HOLD FOR SELECT 1",
   "DO $$ BEGIN SET work_mem = '6MB'; END $$",
+  "LISTEN left_behind",
 ];
 
 /** One client from its login to its end: some transactions, then it leaves, perhaps in the middle of one. */
@@ -134,7 +135,9 @@ async function life(
     if (mode === "session" || locked) {
       // It keeps its server: what follows is to find its names, its rights and its statement.
       await client.query("RESET SESSION AUTHORIZATION; RESET ROLE; RESET search_path");
-      for (const sql of ["DEALLOCATE ALL", "DISCARD TEMP", "CLOSE ALL"]) await client.query(sql);
+      for (const sql of ["DEALLOCATE ALL", "DISCARD TEMP", "CLOSE ALL", "UNLISTEN *"]) {
+        await client.query(sql);
+      }
     }
     const parse = [f.C("S", "own"), f.P("own", `SELECT ${number}, $1::text`), f.S()];
     assert.is(await ask(client, parse), "3 1 Z(I)", what);

@@ -1,0 +1,423 @@
+// LISTEN and NOTIFY where a server is the client's for a transaction or a statement only: each client is told what was
+// sent to the channels of its own database that it listens to, once and in order, while it has no transaction open;
+// what was rolled back does not count, and nobody else is told anything.
+// limit: 120 s
+
+import { message } from "../../../shared/wire/mod.ts";
+import { assert, suite, until } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { type Postgres, startPostgres } from "../../support/postgres.ts";
+import { RawClient } from "../../support/raw_client.ts";
+import { ask, closeAll, connectString, nothingHangs, open, upTo } from "../protocol/support.ts";
+import { heard, listenerRow, listening, told, toldBefore } from "./listening.ts";
+import { waiting } from "./support.ts";
+
+needs("postgresql");
+
+const ROUNDS = 200;
+
+const test = suite("LISTEN");
+let postgres: Postgres;
+/** Two servers in each pool; the database by_statement has pool_mode statement, by_session session. */
+let pooler: Pgweir;
+/** Past the pooler, to the databases d1 and d2. */
+let direct: RawClient;
+let direct2: RawClient;
+
+test.before(async () => {
+  postgres = await startPostgres();
+  for (const name of ["d1", "d2"]) await postgres.query(`CREATE DATABASE ${name}`);
+  await postgres.query("CREATE TABLE jobs (n int)", [], "d1");
+  const d1 = connectString(postgres, "dbname=d1");
+  pooler = await startPgweir({
+    ini: {
+      databases: {
+        "*": connectString(postgres),
+        by_statement: `${d1} pool_mode=statement`,
+        by_session: `${d1} pool_mode=session`,
+        narrow: `${d1} pool_size=1`,
+      },
+      pgbouncer: { max_client_conn: 1000, default_pool_size: 2, server_idle_timeout: 2 },
+    },
+  });
+});
+
+test.before.each(async () => {
+  direct = await open(postgres, { user: "postgres", database: "d1" });
+  direct2 = await open(postgres, { user: "postgres", database: "d2" });
+});
+
+test.after.each(closeAll);
+
+test.after(async () => {
+  await pooler.stop();
+  await postgres.stop("immediate");
+});
+
+const inD1 = { user: "postgres", database: "d1" };
+const cycle = (sql: string) => [f.P("", sql), f.B(), f.E(), f.S()];
+
+/** Asserts that none of the servers that a database's clients share listens to anything. */
+async function noServerListens(database: string): Promise<void> {
+  const clients = await Promise.all(
+    upTo(2).map(() => open(pooler, { user: "postgres", database })),
+  );
+  for (const client of clients) {
+    client.send(f.Q("SELECT count(*), pg_sleep(0.05) FROM pg_listening_channels()"));
+  }
+  for (const client of clients) {
+    assert.is(await client.replies(1, { values: true }), 'T D("0","") C"SELECT 1" Z(I)');
+    await client.end();
+  }
+}
+
+test("a client is told what is sent to its channels in its own database, and nobody else", async () => {
+  // With channels known by their names alone, one tenant was told what was sent to another.
+  const one = await listening(pooler, "d1", "jobs");
+  const two = await listening(pooler, "d2", "jobs");
+  const other = await open(pooler, inD1);
+  await direct2.query("NOTIFY jobs, 'two'");
+  await direct.query("NOTIFY jobs, 'one'");
+  await direct.query("NOTIFY elsewhere, 'none'");
+  assert.equal(await heard(one, direct), ["jobs: one"]);
+  assert.equal(await heard(two, direct2), ["jobs: two"]);
+  await one.query("UNLISTEN jobs");
+  for (const each of [direct, direct2]) await each.query("NOTIFY jobs, 'again'");
+  assert.equal(await heard(one, direct), []);
+  assert.equal(await heard(two, direct2), ["jobs: again"]);
+  assert.is(other.unread, 0);
+  await noServerListens("d1");
+  assert.is(other.unread, 0);
+});
+
+test("clients that begin to listen to a channel in the same moment are all told", async () => {
+  // The first of two registrations was lost when the second came while the server was asked for the channel.
+  const pair = [await listening(pooler, "d1"), await listening(pooler, "d1")];
+  for (const round of upTo(ROUNDS)) {
+    const channel = `round_${round % 7}`;
+    for (const client of pair) client.send(f.Q(`LISTEN ${channel}`));
+    for (const client of pair) assert.equal(await toldBefore(client, "Z(I)"), ['C"LISTEN"']);
+    await direct.query(`NOTIFY ${channel}, '${round}'`);
+    for (const client of pair) {
+      assert.equal(await heard(client, direct), [`${channel}: ${round}`], `round ${round}`);
+    }
+    for (const client of pair) client.send(f.Q(`UNLISTEN ${channel}`));
+    for (const client of pair) assert.equal(await toldBefore(client, "Z(I)"), ['C"UNLISTEN"']);
+    await direct.query(`NOTIFY ${channel}, 'late'`);
+  }
+  for (const client of pair) assert.equal(await heard(client, direct), []);
+});
+
+test("a client that has listened when it looks misses nothing", async () => {
+  // What it asks behind LISTEN in one write must not be answered before it is told what is sent meanwhile.
+  const client = await listening(pooler, "d1");
+  const problems: string[] = [];
+  for (const round of upTo(60)) {
+    await direct.query("DELETE FROM jobs");
+    const texts = round % 2 === 0
+      ? ["LISTEN fresh", "SELECT count(*) FROM jobs"]
+      : ["BEGIN", "LISTEN fresh", "COMMIT", "SELECT count(*) FROM jobs"];
+    const parts = round % 3 === 0 ? texts.flatMap(cycle) : texts.map((sql) => f.Q(sql));
+    client.send(...parts);
+    direct.send(f.Q("INSERT INTO jobs VALUES (1); NOTIFY fresh, 'inserted'"));
+    let replies = "";
+    for (const _ of texts) replies += ` ${(await client.messagesUntil("Z")).map(seen).join(" ")}`;
+    await direct.replies();
+    const notes = replies + (await heard(client, direct)).join(" ");
+    if (!notes.includes("D(1)") && !notes.includes("inserted")) {
+      problems.push(`round ${round}: ${notes}`);
+    }
+    await client.query("UNLISTEN fresh");
+  }
+  assert.equal(problems, []);
+});
+
+/** As `told`, with the only value of a row. */
+function seen(message: { type: number; body: Uint8Array }): string {
+  if (message.type !== 0x44) return told(message);
+  return `D(${new TextDecoder().decode(message.body.subarray(6))})`;
+}
+
+test("LISTEN and UNLISTEN count when their transaction commits, however they are sent", async () => {
+  const client = await listening(pooler, "d1");
+  const changes: [string, Uint8Array[], string[]][] = [
+    ["alone", [f.Q("LISTEN a")], ["a"]],
+    ["once more", [f.Q("listen A")], ["a"]],
+    ["in a block", [f.Q("BEGIN"), f.Q("LISTEN b"), f.Q("SELECT 1"), f.Q("COMMIT")], ["a", "b"]],
+    ["rolled back", [f.Q("BEGIN"), f.Q("LISTEN c"), f.Q("ROLLBACK")], ["a", "b"]],
+    ["UNLISTEN rolled back", [f.Q("BEGIN"), f.Q("UNLISTEN a"), f.Q("ROLLBACK")], ["a", "b"]],
+    ["in a failed block", [
+      ...[f.Q("BEGIN"), f.Q("UNLISTEN a; LISTEN c")],
+      ...[f.Q("SELECT 1/0"), f.Q("COMMIT")],
+    ], ["a", "b"]],
+    [
+      "to a savepoint",
+      [f.Q("BEGIN; SAVEPOINT s; LISTEN c; ROLLBACK TO s; LISTEN d; COMMIT")],
+      ["a", "b", "d"],
+    ],
+    ["with others in one text", [f.Q("SELECT 1; LISTEN c; UNLISTEN b; SELECT 2")], ["a", "c", "d"]],
+    ["in a text that fails", [f.Q("LISTEN e; UNLISTEN c; SELECT 1/0")], ["a", "c", "d"]],
+    ["in the extended protocol", cycle("LISTEN e"), ["a", "c", "d", "e"]],
+    ["UNLISTEN there", cycle("/* c */ unlisten C"), ["a", "d", "e"]],
+    ["prepared", [f.P("l", "LISTEN b"), f.P("u", "UNLISTEN d"), f.S()], ["a", "d", "e"]],
+    ["executed", [f.B("", "l"), f.E(), f.B("", "u"), f.E(), f.S()], ["a", "b", "e"]],
+    [
+      "in a pipeline",
+      [...cycle("LISTEN f"), ...cycle("UNLISTEN f"), ...cycle("SELECT 1"), ...cycle("LISTEN g")],
+      ["a", "b", "e", "g"],
+    ],
+    [
+      "in a pipeline that fails",
+      [f.P("", "LISTEN h"), f.B(), f.E(), f.P("", "SELECT 1/0"), f.B(), f.E(), f.S()],
+      ["a", "b", "e", "g"],
+    ],
+    [
+      "a failure before it, in another transaction",
+      [f.Q("UNLISTEN a; SELECT 1/0"), f.Q("UNLISTEN b")],
+      ["a", "e", "g"],
+    ],
+    ["twice and gone", [f.Q("LISTEN x; UNLISTEN x"), f.Q("UNLISTEN e; LISTEN e")], ["a", "e", "g"]],
+    ["of everything", [f.Q("UNLISTEN *; LISTEN stop; LISTEN i")], ["i"]],
+    ["DISCARD ALL", [f.Q("DISCARD ALL"), f.Q("LISTEN stop")], []],
+  ];
+  for (const [what, parts, wanted] of changes) {
+    const ends = parts.filter((part) => part[0] === 0x51 || part[0] === 0x53).length;
+    client.send(...parts);
+    const replies = await client.replies(ends);
+    assert.match(replies, /Z\(I\)$/, what);
+    for (const channel of "abcdefghix") await direct.query(`NOTIFY ${channel}`);
+    assert.equal(await heard(client, direct), wanted.map((channel) => `${channel}: `), what);
+  }
+  await noServerListens("d1");
+});
+
+test("names of channels are PostgreSQL's", async () => {
+  const names = [
+    ['"Two Words"', "Two Words"],
+    ['"a""b"', 'a"b'],
+    ["UPPER", "upper"],
+    ["größe", "größe"],
+    ['"; UNLISTEN *; --"', "; UNLISTEN *; --"],
+    [`"${"long".repeat(20)}"`, "long".repeat(20).slice(0, 63)],
+    ['"*"', "*"],
+    ['U&"\\0441"', "с"],
+  ] as const;
+  const client = await listening(pooler, "d1");
+  for (const [name] of names) await client.query(`LISTEN ${name}`);
+  for (const [, name] of names) await direct.query(`SELECT pg_notify($$${name}$$, 'x')`);
+  assert.equal(await heard(client, direct), names.map(([, name]) => `${name}: x`));
+  // PostgreSQL itself has no other word for "*" than for everything: it is left out here.
+  for (const [name] of names) if (!/^(U&|"\*")/.test(name)) await client.query(`UNLISTEN ${name}`);
+  for (const [, name] of names) await direct.query(`SELECT pg_notify($$${name}$$, 'x')`);
+  assert.equal(await heard(client, direct), ["*: x", "с: x"]);
+});
+
+test("payloads of any length are passed on byte for byte", async () => {
+  const client = await listening(pooler, "d1", "large");
+  const payloads = ["", "'", "x".repeat(7999), "ü".repeat(3999), "\t\n\\"];
+  for (const payload of payloads) await direct.query(`SELECT pg_notify('large', $p$${payload}$p$)`);
+  const own = await open(postgres, inD1);
+  await own.query("LISTEN large");
+  await own.query(`SELECT pg_notify('large', '${"y".repeat(7999)}')`);
+  assert.equal(
+    await heard(client, direct),
+    [...payloads, "y".repeat(7999)].map((payload) => `large: ${payload}`),
+  );
+});
+
+test("a client in a transaction is told at its end, in order, before it can go on", async () => {
+  const client = await listening(pooler, "d1", "jobs");
+  const quiet = await listening(pooler, "d1", "jobs");
+  await client.query("BEGIN");
+  for (const n of upTo(3)) await direct.query(`NOTIFY jobs, '${n}'`);
+  // They have arrived at the pooler.
+  assert.is((await heard(quiet, direct)).length, 3);
+  assert.is(await ask(client, [f.Q("SELECT 1")]), 'T D("1") C"SELECT 1" Z(T)');
+  assert.is(client.unread, 0);
+  client.send(f.Q("COMMIT"));
+  assert.equal(await toldBefore(client, "Z(I)"), ['C"COMMIT"', "jobs: 1", "jobs: 2", "jobs: 3"]);
+  // And in the middle of a statement.
+  client.send(f.Q("SELECT pg_sleep(0.3)"));
+  await until("the query to run", async () => {
+    return (await postgres.backends()).some((each) => each.query.includes("pg_sleep(0.3)"));
+  });
+  await direct.query("NOTIFY jobs, '4'");
+  assert.equal(await toldBefore(client, "Z(I)"), ["T", "D", 'C"SELECT 1"', "jobs: 4"]);
+  // What it does not listen to any more at the end is not told.
+  await client.query("BEGIN");
+  await direct.query("NOTIFY jobs, '5'");
+  assert.equal(await heard(quiet, direct), ["jobs: 4", "jobs: 5"]);
+  await client.query("UNLISTEN jobs");
+  client.send(f.Q("COMMIT"));
+  assert.equal(await toldBefore(client, "Z(I)"), ['C"COMMIT"']);
+});
+
+test("a client that waits for a server is told when it has had its answer", async () => {
+  const holder = await open(pooler, { user: "postgres", database: "narrow" });
+  const client = await listening(pooler, "narrow", "jobs");
+  const quiet = await listening(pooler, "narrow", "jobs");
+  await holder.query("BEGIN");
+  client.send(f.Q("SELECT 1"));
+  await waiting(pooler, 1, "narrow");
+  await direct.query("NOTIFY jobs, 'one'");
+  assert.equal(await heard(quiet, direct), ["jobs: one"]);
+  assert.is(client.unread, 0);
+  await holder.query("COMMIT");
+  assert.equal(await toldBefore(client, "Z(I)"), ["T", "D", 'C"SELECT 1"', "jobs: one"]);
+  // Cancelled in the queue.
+  await holder.query("BEGIN");
+  client.send(f.Q("SELECT 1"));
+  await waiting(pooler, 1, "narrow");
+  await direct.query("NOTIFY jobs, 'two'");
+  assert.equal(await heard(quiet, direct), ["jobs: two"]);
+  await client.cancel();
+  assert.equal(await toldBefore(client, "jobs: two"), [
+    "ERROR 57014 canceling statement due to user request",
+    "Z(I)",
+  ]);
+  await holder.query("COMMIT");
+});
+
+test("NOTIFY through the pooler is sent when its transaction commits", async () => {
+  const client = await listening(pooler, "d1", "jobs");
+  const sender = await open(pooler, inD1);
+  for (const end of ["ROLLBACK", "COMMIT"]) {
+    await sender.query("BEGIN");
+    await sender.query(`NOTIFY jobs, 'before ${end}'`);
+    await sender.query(`SELECT pg_notify('jobs', 'selected before ${end}')`);
+    await sender.query(end);
+  }
+  await ask(sender, cycle("NOTIFY jobs, 'alone'"));
+  assert.equal(await heard(client, direct), [
+    "jobs: before COMMIT",
+    "jobs: selected before COMMIT",
+    "jobs: alone",
+  ]);
+  assert.is(sender.unread, 0);
+  // By the listening client itself.
+  client.send(f.Q("NOTIFY jobs, 'to myself'"));
+  const notes = await toldBefore(client, "Z(I)");
+  assert.equal([...notes, ...await heard(client, direct)], ['C"NOTIFY"', "jobs: to myself"]);
+});
+
+test("statement mode is no different, and session mode listens by itself", async () => {
+  const client = await listening(pooler, "by_statement", "jobs");
+  const session = await listening(pooler, "by_session", "jobs");
+  await direct.query("NOTIFY jobs, 'one'");
+  assert.equal(await heard(client, direct), ["jobs: one"]);
+  assert.equal(await heard(session, direct), ["jobs: one"]);
+  assert.equal(await session.query("SELECT pg_listening_channels()"), [["stop"], ["jobs"]]);
+  assert.is(
+    (await pooler.console("SHOW LISTENERS")).some((row) => row["database"] === "by_session"),
+    false,
+  );
+  client.send(f.Q("UNLISTEN jobs; SELECT 1"));
+  assert.equal(await toldBefore(client, "Z(I)"), ['C"UNLISTEN"', "T", "D", 'C"SELECT 1"']);
+  await direct.query("NOTIFY jobs, 'two'");
+  assert.equal(await heard(client, direct), []);
+  client.send(f.Q("BEGIN"));
+  assert.match(
+    (await toldBefore(client, "closed")).join(" "),
+    /FATAL 0A000 transaction blocks not allowed/,
+  );
+  await session.end();
+});
+
+test("each client is told in its own encoding", async () => {
+  const plain = await listening(pooler, "d1", '"größe"');
+  const latin = await open(pooler, { ...inD1, parameters: { client_encoding: "LATIN1" } });
+  const bytes = (sql: string) => message(0x51, Uint8Array.from(`${sql}\0`, (c) => c.charCodeAt(0)));
+  latin.send(bytes('LISTEN "größe"'));
+  assert.is(await latin.replies(), 'C"LISTEN" Z(I)');
+  await direct.query("NOTIFY größe, 'ü'");
+  const note = await latin.message();
+  assert.is(String.fromCharCode(...note!.body.subarray(4)), "größe\0ü\0");
+  assert.equal(await heard(plain, direct), ["größe: ü"]);
+  const rows = await pooler.console("SHOW LISTENERS");
+  const encodings = rows.filter((row) => row["database"] === "d1").map((row) =>
+    row["client_encoding"]
+  );
+  assert.equal(encodings.toSorted(), ["LATIN1", "UTF8"]);
+});
+
+test("a client that keeps its server for a lock is told between its transactions", async () => {
+  const client = await listening(pooler, "d1", "jobs");
+  await client.query("SELECT pg_advisory_lock(1)");
+  await direct.query("NOTIFY jobs, 'one'");
+  assert.equal(await heard(client, direct), ["jobs: one"]);
+  assert.is(
+    await ask(client, [f.Q("LISTEN more"), f.Q("BEGIN")], 2),
+    'C"LISTEN" Z(I) C"BEGIN" Z(T)',
+  );
+  await direct.query("NOTIFY more, 'two'");
+  client.send(f.Q("COMMIT"));
+  assert.equal([...await toldBefore(client, "Z(I)"), ...await heard(client, direct)].toSorted(), [
+    'C"COMMIT"',
+    "more: two",
+  ]);
+  await client.query("SELECT pg_advisory_unlock(1); LISTEN third");
+  for (const channel of ["jobs", "more", "third"]) await direct.query(`NOTIFY ${channel}`);
+  assert.equal(await heard(client, direct), ["jobs: ", "more: ", "third: "]);
+  const [row] = await postgres.query(
+    "SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory'",
+  );
+  assert.is(row!["n"], 0);
+  await noServerListens("d1");
+});
+
+test("what nobody listens to any more is given up, the connection as well", async () => {
+  const client = await listening(pooler, "d2", "jobs", "more");
+  const other = await listening(pooler, "d2", "jobs");
+  assert.equal(pick(await listenerRow(pooler, "d2")), [
+    "UTF8",
+    "postgres",
+    "listening",
+    "3",
+    "2",
+    "0",
+  ]);
+  const name = "pgweir listener";
+  const find = async () => {
+    const rows = await postgres.query(
+      "SELECT pid, query FROM pg_stat_activity WHERE application_name = $1 AND datname = 'd2'",
+      [name],
+    );
+    return rows as { pid: number; query: string }[];
+  };
+  const [{ pid } = { pid: 0 }] = await find();
+  const shown = (await pooler.console("SHOW SERVERS")).find((row) =>
+    row["application_name"] === name && row["database"] === "d2"
+  )!;
+  assert.equal([shown["type"], shown["state"], shown["remote_pid"]], ["S", "active", String(pid)]);
+  await other.end();
+  client.reset();
+  await until(
+    "channels to be given up",
+    async () => (await find())[0]?.query.startsWith("UNLISTEN"),
+  );
+  assert.is((await listenerRow(pooler, "d2"))["channels"], "0");
+  await until("the connection to be closed", async () => (await find()).length === 0);
+  assert.equal(pick(await listenerRow(pooler, "d2")), ["UTF8", null, "closed", "0", "0", "0"]);
+  const leases = await pooler.console("SHOW LEASES");
+  const lease = leases.find((row) => row["kind"] === "direct" && row["database"] === "d2")!;
+  assert.equal([lease["held"], lease["wanted"]], ["0", "0"]);
+  // And there again.
+  const third = await listening(pooler, "d2", "jobs");
+  await direct2.query("NOTIFY jobs, 'three'");
+  assert.equal(await heard(third, direct2), ["jobs: three"]);
+});
+
+function pick(row: Record<string, string | null>): (string | null)[] {
+  return ["client_encoding", "user", "state", "channels", "clients", "waiting"].map((name) =>
+    row[name]!
+  );
+}
+
+test("nothing is left of it", async () => {
+  await noServerListens("d1");
+  await nothingHangs(pooler, postgres);
+});
+
+test.run();
