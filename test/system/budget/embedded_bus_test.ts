@@ -1,5 +1,6 @@
 // One limit for several workers over the embedded bus; the faults are in exactness.ts.
 // limit: 120 s
+// load: waits
 
 import { needs } from "../../support/needs.ts";
 import { runExactness } from "./exactness.ts";

@@ -1,5 +1,6 @@
 // One limit for several workers over a real nats-server; the faults are in exactness.ts.
 // limit: 120 s
+// load: waits
 
 import { startNats } from "../../support/nats.ts";
 import { needs } from "../../support/needs.ts";

@@ -1,5 +1,6 @@
 // A cancel meets the query it was meant for or nothing: not the next client's query, not the pooler's own
 // statements, and it leaves no byte behind. One worker, real PostgreSQL, a relay that holds cancels back.
+// load: waits
 
 import { assert, seededRandom, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

@@ -1,5 +1,6 @@
 // How long clients wait for a server, and how long servers live: query_wait_timeout, server_idle_timeout,
 // server_lifetime. Each ends what it is meant for and nothing that is at work.
+// load: waits
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

@@ -2,6 +2,7 @@
 // more clients on each host, and lines cut, nats-servers and coordinators killed, a host that loses its power.
 // What is watched: PostgreSQL never has a ninth backend, and has eight again soon after each fault.
 // limit: 240 s
+// load: waits
 
 import { openStore } from "../../../shared/bus/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";

@@ -1,5 +1,6 @@
 // Servers that fail in ways a real PostgreSQL won't on demand: they refuse, hang, close at once, or say good-bye and
 // stay. The worker asks again, soon but never in a storm, and tells clients what is so.
+// load: waits
 
 import {
   Backend,

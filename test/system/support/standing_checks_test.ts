@@ -1,4 +1,5 @@
 // The standing checks, proved against Debian's PgBouncer: they pass on a healthy pooler and see what is wrong.
+// load: waits
 
 import { assert, suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
