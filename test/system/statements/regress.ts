@@ -2,6 +2,7 @@
 // whether a reply is the one that the regression tests expect: PostgreSQL itself says what is right.
 
 import { assert, suite } from "../../support/harness.ts";
+import type { PostgresVersion } from "../../support/postgres.ts";
 import type { Conversation } from "./conversation.ts";
 import {
   changesRole,
@@ -15,6 +16,7 @@ import {
 import { Twins } from "./twins.ts";
 
 export interface Part {
+  readonly version: PostgresVersion;
   readonly mode: "session" | "transaction";
   /** The first of its tests in the schedule, and the one that is not of it any more. */
   readonly from: string;
@@ -35,11 +37,13 @@ function scriptsOf(part: Part): Script[] {
 }
 
 export function runRegressTests(part: Part): void {
-  const test = suite(`regression tests of PostgreSQL in ${part.mode} mode, from ${part.from}`);
+  const test = suite(
+    `regression tests of PostgreSQL ${part.version} in ${part.mode} mode, from ${part.from}`,
+  );
   let twins: Twins;
 
   test.before(async () => {
-    twins = await Twins.start({ version: "15", mode: part.mode });
+    twins = await Twins.start({ version: part.version, mode: part.mode });
   });
 
   test.after(async () => {

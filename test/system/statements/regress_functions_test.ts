@@ -1,5 +1,5 @@
 // PostgreSQL's regression tests in session mode: PL/pgSQL, temporary tables, ALTER TABLE, XML.
-// limit: 120 s
+// limit: 300 s
 
 import { needs } from "../../support/needs.ts";
 import { extendedBinary, simple } from "./conversation.ts";
@@ -7,6 +7,7 @@ import { runRegressTests } from "./regress.ts";
 
 needs("postgresql", "postgresql-regress");
 runRegressTests({
+  version: "15",
   mode: "session",
   from: "plancache",
   before: "partition_join",

@@ -1,5 +1,5 @@
 // The first half of PostgreSQL's regression tests in transaction mode, without what needs a session.
-// limit: 120 s
+// limit: 300 s
 
 import { needs } from "../../support/needs.ts";
 import { extendedText, simple } from "./conversation.ts";
@@ -7,6 +7,7 @@ import { runRegressTests } from "./regress.ts";
 
 needs("postgresql", "postgresql-regress");
 runRegressTests({
+  version: "15",
   mode: "transaction",
   from: "test_setup",
   before: "select_into",

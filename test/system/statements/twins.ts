@@ -6,7 +6,7 @@ import type { Message } from "../../../shared/wire/mod.ts";
 import { assert, until } from "../../support/harness.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { type Postgres, type PostgresVersion, startPostgres } from "../../support/postgres.ts";
-import { type Login, RawClient, type Target } from "../../support/raw_client.ts";
+import { type Login, RawClient, ServerError, type Target } from "../../support/raw_client.ts";
 import {
   type Difference,
   differences,
@@ -38,16 +38,27 @@ export const DATABASE = "sieve";
 const login: Login = { user: "postgres", database: DATABASE };
 
 // A session's temporary tables are in a schema of its place in the server. Making one takes two object numbers, and
-// two servers may give a session different places; so the schemas of the first places are made beforehand.
-const PLACES = 8;
+// two servers may give a session different places; so the schemas of all places are made beforehand.
+const PLACES = 16;
 
 async function fillPlaces(server: Postgres): Promise<void> {
   const clients: RawClient[] = [];
-  for (let place = 0; place < PLACES; place++) {
-    const client = await RawClient.login(server, login);
-    await client.query("CREATE TEMPORARY TABLE place (content text)");
-    clients.push(client);
-  }
+  await until(
+    "a session in every place",
+    async () => {
+      try {
+        const client = await RawClient.login(server, login);
+        clients.push(client);
+        await client.query("CREATE TEMPORARY TABLE place (content text)");
+      } catch (error) {
+        // A session that has just been ended may still have its place.
+        if (!(error instanceof ServerError) || error.code !== "53300") throw error;
+      }
+      return clients.length === PLACES;
+    },
+    30_000,
+    0,
+  );
   for (const client of clients) await client.end();
 }
 
@@ -66,7 +77,7 @@ export class Twins {
 
   static async start(options: TwinsOptions): Promise<Twins> {
     const postgres = {
-      settings: { max_prepared_transactions: "10" },
+      settings: { max_connections: String(PLACES), max_prepared_transactions: "10" },
       ...(options.version === undefined ? {} : { version: options.version }),
     };
     const [direct, pooled] = await Promise.all([startPostgres(postgres), startPostgres(postgres)]);
