@@ -18,6 +18,8 @@ import type { ServerConnection } from "./server.ts";
 
 /** A channel that nobody wants is listened to for so long, since its client may be changing connections. */
 const lingerMs = 1000;
+/** A connection that nobody needs is kept for so long, at most. */
+const idleMs = 10_000;
 /** Channels in one query. */
 const batchMax = 1000;
 /** A connection that says nothing for so long is asked whether it is there, and has so long to answer. */
@@ -99,6 +101,8 @@ export class ChannelListener implements ListenerEvents {
   #wait: { readonly slots: DirectSlots; readonly open: () => void } | null = null;
   #connection: ListenerConnection | null = null;
   #failure: Refusal | null = null;
+  /** Whose login failed last. */
+  #failedPool: Pool | null = null;
   #failures = 0;
   #retryAt = 0;
   #upAt = 0;
@@ -149,6 +153,8 @@ export class ChannelListener implements ListenerEvents {
       if (!channel.isListened) registration.left++;
     }
     this.#registrations.add(registration);
+    // With another login it may succeed.
+    if (client.pool !== this.#failedPool) this.#retryAt = 0;
     if (registration.left === 0) this.#end(registration, null);
     else this.#advance();
     return registration;
@@ -200,6 +206,7 @@ export class ChannelListener implements ListenerEvents {
     this.#empty.delete(channel);
     if (this.channels.get(channel.name) === channel) this.channels.delete(channel.name);
     this.#unusedSince = this.#plane.reactor.now;
+    if (this.state === ListenerState.waiting) this.#advance();
   }
 
   // --- the connection
@@ -246,6 +253,7 @@ export class ChannelListener implements ListenerEvents {
       for (const client of clients) if (pools.size < poolsMax) pools.add(client.pool as Pool);
       if (pools.size >= poolsMax) break;
     }
+    if (pools.size > 1 && this.#failedPool !== null) pools.delete(this.#failedPool);
     return [...pools][this.#failures % Math.max(1, pools.size)] ?? null;
   }
 
@@ -261,6 +269,7 @@ export class ChannelListener implements ListenerEvents {
     this.state = ListenerState.listening;
     this.#upAt = this.#plane.reactor.now;
     this.#failure = null;
+    this.#failedPool = null;
     this.#ask();
   }
 
@@ -268,6 +277,7 @@ export class ChannelListener implements ListenerEvents {
     const pool = (this.#connection as ListenerConnection).pool;
     this.#connection = null;
     this.#failure = { code, message: reason, hint: refusals.noListener.hint };
+    this.#failedPool = pool;
     this.#plane.logPool(pool, `the connection that listens failed: ${reason}`);
     this.#pause();
     if (!isRefusal(code)) return;
@@ -403,18 +413,25 @@ export class ChannelListener implements ListenerEvents {
       if (now >= registration.until) this.#end(registration, this.#timeoutRefusal());
     }
     const connection = this.#connection;
-    const { serverIdleTimeoutMs } = this.#plane.settings;
     if (connection !== null && this.state === ListenerState.listening) {
-      const unusedMs = now - Math.max(this.#unusedSince, this.#upAt);
       if (connection.busy && now - connection.heardAt >= answerMs) {
         connection.close("no answer from the server");
-      } else if (
-        this.channels.size === 0 && serverIdleTimeoutMs > 0 && unusedMs >= serverIdleTimeoutMs
-      ) {
+      } else if (this.channels.size === 0 && this.#isIdle(now)) {
         connection.close("server idle timeout");
       }
     }
     this.#advance();
+  }
+
+  /** Whether the connection, which nobody needs, has not been needed for a while, or another is needed more. */
+  #isIdle(now: number): boolean {
+    const { settings, pools } = this.#plane;
+    const limit = Math.min(idleMs, settings.serverIdleTimeoutMs || idleMs);
+    if (now - Math.max(this.#unusedSince, this.#upAt) >= limit) return true;
+    for (const { database, waiting } of pools.values()) {
+      if (database === this.database && waiting > 0) return true;
+    }
+    return false;
   }
 
   #timeoutRefusal(): Refusal {

@@ -3,7 +3,11 @@
 // what was rolled back does not count, and nobody else is told anything.
 // limit: 120 s
 
-import { message } from "../../../shared/wire/mod.ts";
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import sqlOf from "postgres";
+import { runtimeName } from "../../../shared/sys/mod.ts";
+import { cancelKeyWorker, message } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
@@ -14,7 +18,7 @@ import { ask, closeAll, connectString, nothingHangs, open, upTo } from "../proto
 import { heard, listenerRow, listening, told, toldBefore } from "./listening.ts";
 import { waiting } from "./support.ts";
 
-needs("postgresql");
+needs("postgresql", "python3-psycopg");
 
 const ROUNDS = 200;
 
@@ -414,6 +418,71 @@ function pick(row: Record<string, string | null>): (string | null)[] {
     row[name]!
   );
 }
+
+test("every worker listens for its own clients", async () => {
+  const four = await startPgweir({
+    ini: {
+      databases: { "*": connectString(postgres) },
+      pgbouncer: { max_client_conn: 100, default_pool_size: 2, server_idle_timeout: 2 },
+      pgweir: { runtime: runtimeName },
+    },
+    workers: 4,
+  });
+  try {
+    const clients: RawClient[] = [];
+    const met = new Set<number>();
+    for (let i = 0; i < 12 || (met.size < 4 && i < 100); i++) {
+      const client = await listening(four, "d1", "jobs", `own_${i}`);
+      clients.push(client);
+      met.add(cancelKeyWorker(client.key!.processId, client.key!.secret));
+    }
+    assert.is(met.size, 4);
+    const sender = await open(four, inD1);
+    for (const i of clients.keys()) {
+      await sender.query(`BEGIN; NOTIFY jobs, '${i}'; NOTIFY own_${i}, 'mine'; COMMIT`);
+    }
+    const jobs = [...clients.keys()].map((i) => `jobs: ${i}`);
+    for (const [i, client] of clients.entries()) {
+      const notes = await heard(client, direct);
+      assert.equal(notes.filter((note) => note.startsWith("jobs")), jobs);
+      assert.equal(notes.filter((note) => !note.startsWith("jobs")), [`own_${i}: mine`]);
+    }
+    const [row] = await postgres.query(
+      "SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = 'pgweir listener' AND datname = 'd1'",
+    );
+    // Those of the other pooler have ended, or soon will.
+    assert.ok(Number(row!["n"]) >= 4);
+  } finally {
+    await four.stop();
+  }
+});
+
+test("drivers listen by the means they have", async () => {
+  const sql = sqlOf({ host: pooler.host, port: pooler.port, ...inD1, max: 2 });
+  const got: string[] = [];
+  try {
+    await sql.listen("jobs", (payload) => void got.push(payload));
+    await sql.notify("jobs", "by postgres.js");
+    await until("a notification", () => got.length === 1);
+    const script = `
+import psycopg
+with psycopg.connect(host="${pooler.host}", port=${pooler.port}, user="postgres", dbname="d1", autocommit=True) as conn:
+    conn.execute("LISTEN jobs")
+    with psycopg.connect(host="${pooler.host}", port=${pooler.port}, user="postgres", dbname="d1") as other:
+        for n in range(3):
+            other.execute("SELECT pg_notify('jobs', %s)", (str(n),))
+            other.commit()
+    notes = conn.notifies()
+    print([next(notes).payload for n in range(3)])
+`;
+    const { stdout } = await promisify(execFile)("/usr/bin/python3", ["-c", script]);
+    assert.is(stdout, "['0', '1', '2']\n");
+    await until("all notifications", () => got.length === 4);
+    assert.equal(got, ["by postgres.js", "0", "1", "2"]);
+  } finally {
+    await sql.end({ timeout: 5 });
+  }
+});
 
 test("nothing is left of it", async () => {
   await noServerListens("d1");
