@@ -6,6 +6,7 @@ export { runtimeCommand, type RuntimeName, runtimeName, runtimeVersion } from ".
 export { Errno, errnoName, errnoText, SysError } from "./errno.ts";
 export { NativeBuffer } from "./native_buffer.ts";
 export { closeFd } from "./libc.ts";
+export { collectGarbage } from "./garbage.ts";
 export { createEventFd, signalEventFd } from "./event_fd.ts";
 export {
   EPOLLERR,

@@ -48,8 +48,10 @@ export const Backend = {
   negotiateProtocolVersion: 0x76, // v
 } as const;
 
-/** PostgreSQL allocates at most 1 GiB - 1 for a message (MaxAllocSize); both directions. */
-export const largeMessageLimit = 0x3fffffff;
+/** PostgreSQL's PQ_LARGE_MESSAGE_LIMIT: what it takes at most from a client (MaxAllocSize - 1). */
+export const largeMessageLimit = 0x3ffffffe;
+/** What it sends may be as much larger as the words in front of the data: it holds the data alone. */
+const largeBackendLimit = 0x40000001;
 /** PostgreSQL's PQ_SMALL_MESSAGE_LIMIT: client messages that carry no query text and no data. */
 export const smallMessageLimit = 10_000;
 /** A password of 65,535 bytes with its terminator and the length word; PostgreSQL stops at 65,530. */
@@ -83,25 +85,25 @@ const backendBounds: Record<number, Bounds> = {
   [Backend.backendKeyData]: ["BackendKeyData", 12, 4 + 4 + 256],
   [Backend.parameterStatus]: ["ParameterStatus", 4, parameterStatusLimit],
   [Backend.readyForQuery]: ["ReadyForQuery", 5, 5],
-  [Backend.errorResponse]: ["ErrorResponse", 4, largeMessageLimit],
-  [Backend.noticeResponse]: ["NoticeResponse", 4, largeMessageLimit],
-  [Backend.notification]: ["NotificationResponse", 4, largeMessageLimit],
+  [Backend.errorResponse]: ["ErrorResponse", 4, largeBackendLimit],
+  [Backend.noticeResponse]: ["NoticeResponse", 4, largeBackendLimit],
+  [Backend.notification]: ["NotificationResponse", 4, largeBackendLimit],
   [Backend.parseComplete]: ["ParseComplete", 4, 4],
   [Backend.bindComplete]: ["BindComplete", 4, 4],
   [Backend.closeComplete]: ["CloseComplete", 4, 4],
-  [Backend.parameterDescription]: ["ParameterDescription", 6, largeMessageLimit],
-  [Backend.rowDescription]: ["RowDescription", 6, largeMessageLimit],
+  [Backend.parameterDescription]: ["ParameterDescription", 6, largeBackendLimit],
+  [Backend.rowDescription]: ["RowDescription", 6, largeBackendLimit],
   [Backend.noData]: ["NoData", 4, 4],
-  [Backend.dataRow]: ["DataRow", 6, largeMessageLimit],
+  [Backend.dataRow]: ["DataRow", 6, largeBackendLimit],
   [Backend.commandComplete]: ["CommandComplete", 4, shortBackendLimit],
   [Backend.emptyQuery]: ["EmptyQueryResponse", 4, 4],
   [Backend.portalSuspended]: ["PortalSuspended", 4, 4],
   [Backend.copyIn]: ["CopyInResponse", 7, shortBackendLimit],
   [Backend.copyOut]: ["CopyOutResponse", 7, shortBackendLimit],
   [Backend.copyBoth]: ["CopyBothResponse", 7, shortBackendLimit],
-  [Backend.copyData]: ["CopyData", 4, largeMessageLimit],
+  [Backend.copyData]: ["CopyData", 4, largeBackendLimit],
   [Backend.copyDone]: ["CopyDone", 4, 4],
-  [Backend.functionCallResponse]: ["FunctionCallResponse", 8, largeMessageLimit],
+  [Backend.functionCallResponse]: ["FunctionCallResponse", 8, largeBackendLimit],
   [Backend.negotiateProtocolVersion]: ["NegotiateProtocolVersion", 12, shortBackendLimit],
 };
 

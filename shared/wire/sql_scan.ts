@@ -56,9 +56,11 @@ export const SqlFlag = {
   setsDefault: 1 << 13,
   /** A statement begins with SET LOCAL, SET TRANSACTION or SET CONSTRAINTS. */
   setsLocal: 1 << 14,
+  /** A statement is RESET ALL. */
+  resetsAll: 1 << 15,
 } as const;
 
-const everyFlag = (1 << 15) - 1;
+const everyFlag = (1 << 16) - 1;
 
 // Beside the flags, and dropped at the end of a statement:
 /** The statement may make something in the schema pg_temp. */
@@ -88,6 +90,7 @@ const stops = new Uint8Array(256);
 
 for (const char of `'"$-/;_pP`) stops[char.charCodeAt(0)] = 1;
 
+const ALL = word("all");
 const ANALYSE = word("analyse");
 const ANALYZE = word("analyze");
 const COMMIT = word("commit");
@@ -342,7 +345,11 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
       if (!same(bytes, at, end, PREPARE)) return 0;
       return preparesTransaction(bytes, end, to) ? 0 : SqlFlag.prepares;
     case 0x72: // r
-      return same(bytes, at, end, RESET) ? SqlFlag.resets : 0;
+      if (!same(bytes, at, end, RESET)) return 0;
+      at = blankEnd(bytes, end, to);
+      return same(bytes, at, wordEnd(bytes, at, to), ALL)
+        ? SqlFlag.resets | SqlFlag.resetsAll
+        : SqlFlag.resets;
     case 0x73: // s
       if (!same(bytes, at, end, SET)) return 0;
       return configures |

@@ -2,7 +2,7 @@
 // rolled back, and what has to wait meanwhile.
 
 import { ListenState } from "../../services/pooler/plane/listen_state.ts";
-import { Frontend, SqlFlag } from "../../shared/wire/mod.ts";
+import { SqlFlag } from "../../shared/wire/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 
 const test = suite("listen state");
@@ -31,25 +31,23 @@ test("a server listens when a LISTEN that was announced is done", () => {
   assert.is(state.listening, false);
 });
 
-test("defers() holds what follows from the announcement until all is dealt with", () => {
+test("what follows has to wait from the announcement until all is dealt with", () => {
   const state = new ListenState();
-  const { query, parse, sync, copyData, copyDone, copyFail } = Frontend;
-  for (const type of [query, parse, sync, copyData]) assert.is(state.defers(type), false);
+  assert.is(state.serial, false);
   state.expect(SqlFlag.sets, [], 0);
-  assert.is(state.defers(query), false);
+  assert.is(state.serial, false);
   state.expect(listens, [], 0);
-  for (const type of [query, parse, sync]) assert.is(state.defers(type), true);
-  for (const type of [copyData, copyDone, copyFail]) assert.is(state.defers(type), false);
+  assert.is(state.serial, true);
   // It failed.
   state.endCycle(true, true);
-  assert.is(state.defers(query), false);
+  assert.is(state.serial, false);
   state.expect(listens, [], 0);
   state.onListen();
   // In a block.
   state.endCycle(false, true);
-  assert.is(state.defers(query), true);
+  assert.is(state.serial, true);
   state.clear();
-  assert.is(state.defers(query), false);
+  assert.is(state.serial, false);
 });
 
 test("an UNLISTEN counts at the end of its transaction", () => {

@@ -10,6 +10,7 @@ import {
   ParameterTracker,
   quoteLiteral,
   type ServerParameters,
+  spelledName,
 } from "../../services/pooler/plane/parameters.ts";
 import { assert, suite } from "../support/harness.ts";
 
@@ -218,15 +219,9 @@ test("settable() makes extras of what the server does not report", () => {
   assert.is(give(server(), settable).includes("set_config('search_path','s1',false)"), true);
 });
 
-test("named() spells an application_name as PostgreSQL does", () => {
-  const asked = set({ TimeZone: "utc", application_name: "n".repeat(70) });
-  assert.is(tracker.nameless(asked), set({ TimeZone: "utc" }));
-  const spelled = set({ TimeZone: "UTC" });
-  assert.is(
-    tracker.named(spelled, asked),
-    set({ TimeZone: "UTC", application_name: "n".repeat(63) }),
-  );
-  assert.is(tracker.named(spelled, set({ TimeZone: "utc" })), spelled);
+test("spelledName() cuts a long name as PostgreSQL does", () => {
+  assert.is(spelledName("n".repeat(70)), "n".repeat(63));
+  assert.is(spelledName("psql"), "psql");
 });
 
 test("isParameterName() takes what PostgreSQL could take, and nothing that is SQL", () => {

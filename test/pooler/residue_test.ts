@@ -7,7 +7,7 @@ import {
   textFlags,
   Wipe,
 } from "../../services/pooler/plane/residue.ts";
-import { SqlFlag } from "../../shared/wire/mod.ts";
+import { Frontend, SqlFlag } from "../../shared/wire/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 
 const test = suite("residue");
@@ -67,6 +67,22 @@ test("what was prepared under foreign settings is wiped with them", () => {
   later.onParse();
   cycle(later, SqlFlag.sets, 1);
   assert.is(later.due, Wipe.settings);
+});
+
+test("defers() lets nothing but copy data follow what may reset the login's values, or LISTEN", () => {
+  const { query, parse, sync, copyData, copyDone, copyFail } = Frontend;
+  for (
+    const begin of [
+      (residue: Residue) => residue.mayReset = true,
+      (residue: Residue) => residue.listen.expect(SqlFlag.listens, [], 0),
+    ]
+  ) {
+    const residue = new Residue();
+    for (const type of [query, parse, sync, copyData]) assert.is(residue.defers(type), false);
+    begin(residue);
+    for (const type of [query, parse, sync]) assert.is(residue.defers(type), true);
+    for (const type of [copyData, copyDone, copyFail]) assert.is(residue.defers(type), false);
+  }
 });
 
 test("textFlags() can't read a backslash where it may mean something", () => {

@@ -38,7 +38,8 @@ test("readInt16() reads back what writeInt16() wrote, signed", () => {
   assert.is(readInt16(bytes, 0), -1);
 });
 
-const large = 0x3fffffff;
+const large = 0x3ffffffe;
+const largeBackend = 0x40000001;
 
 test("frontendFrameProblem() takes PostgreSQL's bounds and nothing else", () => {
   const { password, sync, flush, terminate, copyDone } = Frontend;
@@ -70,9 +71,9 @@ test("backendFrameProblem() takes exact, libpq's or PostgreSQL's bounds by type"
   set(7, 30_000, b.copyIn, b.copyOut, b.copyBoth);
   set(12, 30_000, b.negotiateProtocolVersion);
   set(4, 1 << 20, b.parameterStatus);
-  set(4, large, b.errorResponse, b.noticeResponse, b.notification, b.copyData);
-  set(6, large, b.parameterDescription, b.rowDescription, b.dataRow);
-  set(8, large, b.functionCallResponse);
+  set(4, largeBackend, b.errorResponse, b.noticeResponse, b.notification, b.copyData);
+  set(6, largeBackend, b.parameterDescription, b.rowDescription, b.dataRow);
+  set(8, largeBackend, b.functionCallResponse);
   assert.is(limits.size, Object.keys(Backend).length);
   checkBounds(backendFrameProblem, limits);
 });
@@ -88,7 +89,7 @@ function checkBounds(
       assert.is(problem(type, limit[1]), null);
     }
     const bad = limit
-      ? [-0x80000000, -1, 0, 3, limit[0] - 1, limit[1] + 1, 0x40000000, 0x7fffffff]
+      ? [-0x80000000, -1, 0, 3, limit[0] - 1, limit[1] + 1, 0x40000002, 0x7fffffff]
       : [4, 5, 100, 0, -1];
     for (const length of bad) {
       const text = problem(type, length);
@@ -101,7 +102,7 @@ function checkBounds(
 test("frontendFrameProblem() names header, message, length and what was wanted", () => {
   assert.is(
     frontendFrameProblem(0x51, -1),
-    "bad packet header: '51ffffffff', Query of length -1, wanted 4 to 1073741823",
+    "bad packet header: '51ffffffff', Query of length -1, wanted 4 to 1073741822",
   );
   assert.is(
     frontendFrameProblem(0x53, 20_000),

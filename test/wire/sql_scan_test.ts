@@ -121,7 +121,8 @@ const rows: Record<string, [text: string, flags: string][]> = {
   ],
   "resets": [
     ["RESET x", "resets"],
-    ["reset all", "resets"],
+    ["reset all", "resets resetsAll"],
+    ["RESET allx", "resets"],
     ["RESET SESSION AUTHORIZATION", "resets"],
     [";RESET ROLE", "resets"],
     ["resetting", ""],

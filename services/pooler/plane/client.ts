@@ -74,6 +74,8 @@ export class ClientSession implements StreamOwner {
   user = "";
   database = "";
   parameters: ParameterSet;
+  /** No server has taken what it asked for at login yet. */
+  isUntried = false;
   /** What it asked for at login: what RESET leads back to. */
   initial: ParameterSet;
   /** The servers' own values that it was told. */
@@ -119,8 +121,8 @@ export class ClientSession implements StreamOwner {
   #yields = false;
   /** The server that has its latest unnamed statement; another may have an older one. */
   unnamedOn: ServerConnection | null = null;
-  /** Its input waits until it is known which prepared statements a query has left. */
-  #held = false;
+  /** What it has sent waits for the answers to what it had sent before. */
+  held = false;
 
   constructor(plane: Plane, fd: number, unixSocket: boolean) {
     this.plane = plane;
@@ -142,7 +144,7 @@ export class ClientSession implements StreamOwner {
 
   /** Whether no message to the server is half-sent. */
   get sentWhole(): boolean {
-    return !this.#held && !this.isSending;
+    return !this.held && !this.isSending;
   }
 
   get isSending(): boolean {
@@ -211,15 +213,15 @@ export class ClientSession implements StreamOwner {
   /** The server took what was pending for it: the client is read again. */
   onServerDrained(): void {
     if (this.queued || this.awaitsSync || this.#congested || this.#leaving) return;
-    if (!this.#held && !this.#yields) this.stream.resume();
+    if (!this.held && !this.#yields) this.stream.resume();
   }
 
   /** Few or no requests are outstanding any more. */
   onRequestsAnswered(outstanding: number): void {
     if (this.#leaving && outstanding === 0) this.close("client close request");
     const server = this.server;
-    if (this.#held && (server === null || server.requests.cycles === 0 || server.copyIn)) {
-      this.#held = false;
+    if (this.held && (server === null || server.requests.cycles === 0 || server.copyIn)) {
+      this.held = false;
       this.#congested = false;
       this.resumeLinked();
       return;
@@ -315,19 +317,20 @@ export class ClientSession implements StreamOwner {
     const extras = this.plane.tracker.setsExtras(this.parameters, server.session);
     const sql = server.link(this);
     if (sql === "") return true;
-    if (this.login === null && !extras) {
+    if (this.login === null && !extras && !this.isUntried) {
       this.#ownSql = sql;
       return true;
     }
     // What the server may refuse goes first and alone: nothing of the client's may run without it.
     this.holdInput();
     const result = server.stream.sendBytes(server.parameterQuery(sql));
-    if (result < 0) server.onBroken(errnoText(-result));
+    if (result < 0) server.onSendFailed(-result);
     return false;
   }
 
-  /** What it sends is not looked at until `resumeLinked`. */
+  /** What it sends, or has waiting, is not looked at until `resumeLinked`. */
   holdInput(): void {
+    this.held = this.#congested = false;
     this.awaitsSync = true;
     this.stream.pause(true);
   }
@@ -335,7 +338,7 @@ export class ClientSession implements StreamOwner {
   /** It has no ReadyForQuery yet, and waits for it with or without a server. */
   suspend(): void {
     this.holdInput();
-    this.#held = false;
+    this.held = false;
   }
 
   /** It has its ReadyForQuery. */
@@ -343,9 +346,9 @@ export class ClientSession implements StreamOwner {
     const server = this.server;
     if (server === null) return this.resumeLinked();
     this.awaitsSync = false;
-    this.#held = this.#input !== null;
+    this.held = this.#input !== null;
     this.#unread = false;
-    if (!this.#held) this.stream.resume();
+    if (!this.held) this.stream.resume();
     server.goOn(this);
   }
 
@@ -433,7 +436,7 @@ export class ClientSession implements StreamOwner {
       if (server !== null) {
         const requests = server.requests;
         if (requests.count === 0) server.requestAt = plane.reactor.now;
-        else if (requests.cycles > 0 && server.residue.listen.defers(type) && !server.copyIn) {
+        else if (requests.cycles > 0 && server.residue.defers(type) && !server.copyIn) {
           return this.#hold(server, run, at, end);
         }
         if (server.skipping && type !== Frontend.sync) {
@@ -501,7 +504,12 @@ export class ClientSession implements StreamOwner {
                 }
               } else if (entry !== null) {
                 outlet.pass(run, at);
+                run = at;
                 const statement = plane.prepared.prepare(this, server, entry);
+                if (statement === null) {
+                  keep = false;
+                  break;
+                }
                 if (statement.flags !== 0) {
                   plane.texts.expect(this, server, statement.flags, statement.channels);
                 }
@@ -639,10 +647,7 @@ export class ClientSession implements StreamOwner {
     if (at < end) this.#tail = plane.arena.bytes.slice(at, end);
     const pending = plane.outlet.flush();
     if (server === null) return;
-    if (pending < 0) {
-      server.onBroken(errnoText(-pending));
-      return;
-    }
+    if (pending < 0) return server.onSendFailed(-pending);
     if (pending > 0) this.stream.pause(false);
     const count = server.requests.count;
     if (count > 0) server.answerDue();
@@ -663,9 +668,9 @@ export class ClientSession implements StreamOwner {
   /** Sends what was relayed and keeps the rest until the requests before it are answered. */
   #hold(server: ServerConnection, run: number, at: number, end: number): void {
     this.#input = this.plane.arena.bytes.slice(at, end);
-    this.#held = true;
+    this.held = true;
     this.#wait(server, run, at, at);
-    if (this.#held && !this.closed) this.stream.pause(true);
+    if (this.held && !this.closed) this.stream.pause(true);
   }
 
   #putOwn(server: ServerConnection): void {
@@ -771,7 +776,7 @@ export class ClientSession implements StreamOwner {
     if (this.closed) return;
     this.closed = true;
     this.keeps = false;
-    this.#held = false;
+    this.held = false;
     const plane = this.plane;
     plane.logClient(this, `closing because: ${reason}`);
     this.pool?.dequeue(this);

@@ -40,6 +40,8 @@ import { Tunnel } from "./tunnel.ts";
 
 /** A password message may be this long; longer ones are refused before they are read. */
 const passwordMax = 16 * 1024;
+/** How long a login waits for a server to try what the client asks for. */
+const trialMs = 3000;
 const utf8 = new TextEncoder();
 const lossy = new TextDecoder();
 const no = Uint8Array.of(0x4e);
@@ -447,6 +449,18 @@ export class ClientLogin {
     this.#wait();
     const server = pool.acquire(client);
     if (server !== null) client.onServer(server);
+    else client.plane.reactor.after(trialMs, () => this.#skipTrial(pool));
+  }
+
+  /** All servers are busy for long: its first query will try what it asks for. */
+  #skipTrial(pool: Pool): void {
+    const client = this.#client;
+    // What only a server reports can't be told without one.
+    const needsServer = pool.welcome === null || client.parameters.extras.length > 0;
+    if (!client.queued || client.login !== this || needsServer) return;
+    pool.dequeue(client);
+    client.isUntried = true;
+    this.greet();
   }
 
   /**

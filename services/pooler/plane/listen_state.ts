@@ -4,7 +4,7 @@
 // UNLISTEN are kept from when they are sent, and count once their transaction has ended well. Whoever rolls
 // back behind one, be it to a savepoint, has not done it: a notification too many is better than one too few.
 
-import { Frontend, SqlFlag } from "../../../shared/wire/mod.ts";
+import { SqlFlag } from "../../../shared/wire/mod.ts";
 
 /** UNLISTEN of everything. */
 export const allChannels = "*";
@@ -36,13 +36,6 @@ export class ListenState {
     for (const channel of channels) this.#announced.push({ channel, cycles });
   }
 
-  /** Whether a message has to wait until all that was sent before is answered. */
-  defers(type: number): boolean {
-    if (!this.serial) return false;
-    // It may belong to a copy that is about to begin.
-    return type !== Frontend.copyData && type !== Frontend.copyDone && type !== Frontend.copyFail;
-  }
-
   /** A command with the tag LISTEN was done. */
   onListen(): void {
     if (this.#mayListen) this.listening = true;
@@ -66,7 +59,7 @@ export class ListenState {
     if (this.#undone.length > 0) this.#undone = [];
   }
 
-  /** ReadyForQuery. `idle`: no transaction is open; `last`: all is answered. */
+  /** ReadyForQuery. `idle`: no transaction is open; `last`: all that was sent is answered. */
   endCycle(idle: boolean, last: boolean): void {
     if (!this.serial) return;
     this.#announced = last ? [] : this.#announced.filter((each) => --each.cycles >= 0);

@@ -145,18 +145,6 @@ export class ParameterTracker {
     return this.intern(values, set.extras);
   }
 
-  /** `set` without its application_name: the one value that no PostgreSQL refuses. */
-  nameless(set: ParameterSet): ParameterSet {
-    return this.with(set, this.applicationName, null);
-  }
-
-  /** `nameless` with the application_name of `named`, as PostgreSQL spells it: an ASCII name, cut. */
-  named(nameless: ParameterSet, named: ParameterSet): ParameterSet {
-    const name = named.values[this.applicationName] ?? null;
-    if (name === null) return nameless;
-    return this.with(nameless, this.applicationName, name.slice(0, applicationNameMax));
-  }
-
   /** `set` with those values as extras that a server with these defaults does not report. */
   settable(set: ParameterSet, defaults: readonly (string | null)[]): ParameterSet {
     const unreported = (value: string | null, index: number) =>
@@ -303,6 +291,11 @@ export class Dialects {
     }
     return name;
   }
+}
+
+/** An application_name in ASCII, as PostgreSQL spells it: cut. */
+export function spelledName(name: string): string {
+  return name.slice(0, applicationNameMax);
 }
 
 function joined([name, value]: Extra): string {

@@ -13,6 +13,7 @@ import {
 import {
   accept,
   closeFd,
+  collectGarbage,
   EPOLLIN,
   Errno,
   errnoText,
@@ -45,6 +46,7 @@ import { Prepared } from "./prepared.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 import { StartupReader } from "./startup.ts";
+import { StatementMemory } from "./statement_memory.ts";
 import { PoolStats } from "./stats.ts";
 import { Texts } from "./texts.ts";
 
@@ -72,6 +74,7 @@ export class Plane {
   readonly notifier = new Notifier(this);
   readonly startups: StartupReader;
   readonly tracksStatements: boolean;
+  readonly statementMemory = new StatementMemory();
   readonly mockKey: Uint8Array;
   readonly startedAt: number;
   readonly budget: Budget;
@@ -408,6 +411,7 @@ export class Plane {
       client.fail(refusals.loginTimeout);
     }
     this.#descriptors.sweep();
+    if (this.statementMemory.hasShrunk(now)) collectGarbage();
     for (const listener of this.#listeners) listener.resume();
     this.#gauges[Gauge.clients] = this.clients.size;
     this.#gauges[Gauge.servers] = this.openServers;

@@ -21,7 +21,7 @@ import {
 import type { LeaseOwner } from "./budget.ts";
 import type { ClientSession } from "./client.ts";
 import type { Credential } from "./credentials.ts";
-import { Dialects, type Extra, type ParameterSet, sameValues } from "./parameters.ts";
+import { Dialects, type Extra, type ParameterSet, sameValues, spelledName } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { ServerConnection } from "./server.ts";
@@ -43,6 +43,8 @@ const refusedVersionMs = 300_000;
 /** What the pool wanted in the last so many sweeps: a lull of a quarter of a second gives no slot away. */
 const demandsKept = 3;
 
+/** Values of parameters that are remembered as accepted. */
+const spellingsMax = 1000;
 export class Pool implements LeaseOwner, ServerOwner {
   readonly plane: Plane;
   readonly database: DatabaseConfig;
@@ -56,7 +58,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   readonly lease: Lease;
   readonly stats = new PoolStats();
   readonly counters = this.stats.totals;
-  readonly statements = new StatementTable();
+  readonly statements: StatementTable;
   /** What its clients used that pooling does not keep, and what they are told of it. */
   readonly features = noCounts();
   readonly featureWarnings: Settings["warnSessionFeatures"];
@@ -89,6 +91,8 @@ export class Pool implements LeaseOwner, ServerOwner {
   #versionRefusedUntil = 0;
   /** Parameter sets that a server of this pool has accepted, and how it spells them. */
   #accepted = new WeakMap<ParameterSet, ParameterSet>();
+  /** The same for single values of tracked parameters, by index and value. */
+  readonly #spellings = new Map<string, string>();
   /** What a server reports that has these extras. */
   readonly #reports = new WeakMap<readonly Extra[], ReadonlyMap<string, string>>();
 
@@ -100,6 +104,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     credential: Credential | null,
   ) {
     this.plane = plane;
+    this.statements = new StatementTable(plane.statementMemory);
     this.database = database;
     this.user = user;
     this.password = password;
@@ -315,6 +320,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     if (isSame) return;
     // With other defaults the same words may be spelled differently: a DateStyle without an order.
     this.#accepted = new WeakMap();
+    this.#spellings.clear();
     this.#greetings.clear();
     this.#longGreetings.clear();
     this.welcome = new Map(parameters);
@@ -328,23 +334,35 @@ export class Pool implements LeaseOwner, ServerOwner {
     if (asked === tracker.none) return asked;
     const known = this.#accepted.get(asked);
     if (known !== undefined) return known;
-    const nameless = tracker.nameless(asked);
-    if (nameless === asked || (this.defaults[tracker.applicationName] ?? null) === null) {
-      return null;
+    if (asked.extras.length > 0 && !this.#reports.has(asked.extras)) return null;
+    const values: (string | null)[] = [];
+    for (const [index, value] of asked.values.entries()) {
+      const spelled = value === null ? null : this.#spelling(index, value);
+      if (spelled === null && value !== null) return null;
+      values.push(spelled);
     }
-    const spelled = this.accepted(nameless);
-    if (spelled === null) return null;
-    const named = tracker.named(spelled, asked);
-    this.#accepted.set(asked, named);
-    return named;
+    const spelled = tracker.intern(values, asked.extras);
+    this.#accepted.set(asked, spelled);
+    return spelled;
+  }
+
+  /** How servers spell a value of a tracked parameter; null = none of them was asked yet. */
+  #spelling(index: number, value: string): string | null {
+    const preset = this.defaults[index] ?? null;
+    if (preset === null || preset.toLowerCase() === value.toLowerCase()) return preset;
+    if (index === this.plane.tracker.applicationName) return spelledName(value);
+    return this.#spellings.get(`${index} ${value}`) ?? null;
   }
 
   /** A server has taken what a client asked for. */
   onAccepted(session: SessionSettings, asked: ParameterSet, spelled: ParameterSet): void {
-    const { tracker } = this.plane;
     this.#accepted.set(asked, spelled);
     this.#accepted.set(spelled, spelled);
-    this.#accepted.set(tracker.nameless(asked), tracker.nameless(spelled));
+    if (this.#spellings.size > spellingsMax) this.#spellings.clear();
+    for (const [index, value] of asked.values.entries()) {
+      const now = spelled.values[index] ?? null;
+      if (value !== null && now !== null) this.#spellings.set(`${index} ${value}`, now);
+    }
     if (spelled.extras.length > 0) this.#reports.set(spelled.extras, new Map(session.reported));
   }
 

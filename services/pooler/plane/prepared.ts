@@ -19,6 +19,7 @@ import { type Refusal, refusals } from "./refusals.ts";
 import { Request } from "./requests.ts";
 import { textFlags } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
+import { nameOverhead, statementOverhead } from "./statement_memory.ts";
 import { type Statement, type StatementName, StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
 
@@ -28,7 +29,7 @@ const trialName = new TextEncoder().encode("PGWEIR_trial\0");
 const trialClose = closeMessage("S", "PGWEIR_trial");
 /** Succeeds and fails where a DEALLOCATE of what is there would, with its tag behind one of PREPARE. */
 const stubDeallocate = queryMessage(
-  'PREPARE "PGWEIR_stub" AS SELECT 1;DEALLOCATE "PGWEIR_stub"',
+  'PREPARE "PGWEIR_played" AS SELECT 1;DEALLOCATE "PGWEIR_played"',
 );
 const stubClose = closeMessage("S", "PGWEIR_stub");
 const stubParse = parseMessage("PGWEIR_stub", "SELECT 1");
@@ -91,20 +92,25 @@ export class Prepared {
     server.journal.record(null, null, null, null, { instead: noSuchStatement, refusal });
   }
 
-  /** Sees to it that the server has what the client's name stands for when it reads what follows. */
-  prepare(client: ClientSession, server: ServerConnection, name: StatementName): Statement {
+  /**
+   * Sees to it that the server has what the client's name stands for when it reads what follows. Null: it
+   * can't be, and the message that is under way fails.
+   */
+  prepare(client: ClientSession, server: ServerConnection, name: StatementName): Statement | null {
     if (server.prepared.use(name.statement)) return name.statement;
     const dialect = dialectOf(client);
     if (name.statement.dialect !== dialect) {
       // The client has changed its settings since: this server reads the text under the new ones, and
       // that is not what others who have the old ones share.
+      const { size } = name.statement;
+      if (!this.#mayName(server, (client.names?.bytes ?? 0) - size, size)) return null;
       const { isPlain } = server.session;
       const statement = server.pool.statements.inDialect(name.statement, dialect, isPlain);
       client.names?.repoint(name, statement);
       if (server.prepared.use(name.statement)) return name.statement;
     }
     const { statement } = name;
-    this.#makeRoom(server);
+    this.#makeRoom(server, statement);
     server.residue.onParse();
     this.#plane.outlet.put(statement.parse);
     server.requests.push(Request.ownParse);
@@ -114,10 +120,19 @@ export class Prepared {
     return statement;
   }
 
-  #makeRoom(server: ServerConnection): void {
-    if (server.prepared.size < this.#plane.settings.maxPreparedStatements) return;
-    const victim = server.prepared.leastRecentlyUsed();
-    if (victim !== null) this.#evict(server, victim);
+  /** Whether a client with names for `has` bytes may have some for `more`; if not, what it sent fails. */
+  #mayName(server: ServerConnection, has: number, more: number): boolean {
+    const { statementMemory, clients } = this.#plane;
+    const refusal = statementMemory.refusal(has, more, clients.size);
+    if (refusal !== null) this.putFailing(server, refusal);
+    return refusal === null;
+  }
+
+  #makeRoom(server: ServerConnection, { size }: Statement): void {
+    const { maxPreparedStatements } = this.#plane.settings;
+    while (server.prepared.isFull(size, maxPreparedStatements)) {
+      this.#evict(server, server.prepared.leastRecentlyUsed() as Statement);
+    }
   }
 
   #evict(server: ServerConnection, statement: Statement): void {
@@ -157,12 +172,15 @@ export class Prepared {
       const name = decoder.decode(bytes.slice(nameFrom, nameEnd));
       const refusal = { code: "42P05", message: `prepared statement "${name}" already exists` };
       const statement = this.prepare(client, server, taken);
+      if (statement === null) return true;
       const text = bytes.slice(nameEnd + 1, next);
       this.#plane.outlet.put(message(Frontend.parse, statement.name, text));
       server.requests.push(Request.failsHere);
       server.journal.record(null, null, null, null, { instead: refusal.code, refusal });
       return true;
     }
+    const more = next - at + statementOverhead + nameOverhead;
+    if (!this.#mayName(server, client.names.bytes, more)) return true;
     const { isPlain } = server.session;
     const statement = pool.statements.intern(bytes, nameEnd + 1, next, dialectOf(client), isPlain);
     const entry = client.names.add(bytes, nameFrom, nameEnd, statement);
@@ -182,7 +200,7 @@ export class Prepared {
       server.journal.record(null, null, null, null);
       return true;
     }
-    this.#makeRoom(server);
+    this.#makeRoom(server, statement);
     server.residue.onParse();
     this.#plane.outlet.put(statement.parse);
     server.requests.push(Request.parseNamed);
@@ -208,6 +226,7 @@ export class Prepared {
     const entry = next - 1 === at + 6 ? null : client.names?.get(bytes, at + 6, next - 1) ?? null;
     if (entry !== null) {
       const statement = this.prepare(client, server, entry);
+      if (statement === null) return false;
       const outlet = this.#plane.outlet;
       outlet.putHeader(Frontend.describe, 4 + 1 + statement.name.length);
       outlet.pass(at + 5, at + 6);

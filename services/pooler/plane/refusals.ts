@@ -9,6 +9,10 @@ export interface Refusal {
   readonly hint?: string;
 }
 
+const closeStatements =
+  "Close statements that are not used any more, or use the unnamed one for texts " +
+  "that do not repeat";
+
 export const refusals = {
   tooManyClients: {
     code: "53300",
@@ -93,6 +97,18 @@ export const refusals = {
     code: "54000",
     message: "prepared statement too large",
     hint: "Use the unnamed statement, or a simple query, for a text of this size",
+  },
+  clientStatements: {
+    code: "54000",
+    message:
+      "too many prepared statements: those of this client may take 64 MiB of the pooler's memory",
+    hint: closeStatements,
+  },
+  workerStatements: {
+    code: "54000",
+    message:
+      "too many prepared statements: those of all clients may take 512 MiB of the pooler's memory",
+    hint: closeStatements,
   },
   brokenParse: { code: "08P01", message: "broken Parse packet" },
   brokenBind: { code: "08P01", message: "broken Bind packet" },

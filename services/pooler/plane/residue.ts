@@ -3,7 +3,7 @@
 // It errs towards a reset too many: a reset costs a round trip, a setting that another client finds may
 // cost anything. What functions do inside the database is not seen.
 
-import { scanSql, SqlFlag } from "../../../shared/wire/mod.ts";
+import { Frontend, scanSql, SqlFlag } from "../../../shared/wire/mod.ts";
 import { ListenState } from "./listen_state.ts";
 
 /** How much of a session is to be wiped before the server is used again. */
@@ -43,6 +43,12 @@ export class Residue {
   /** Session locks may have been taken or given back: only the server knows. */
   locksUnsure = false;
   readonly listen = new ListenState();
+  /** What is not answered yet may reset what the client asked for at its login. */
+  mayReset = false;
+  /** A SET that is not answered yet may lead a parameter back to its default. */
+  setsDefault = false;
+  /** A RESET that is not answered yet may be RESET ALL. */
+  resetsAll = false;
   /** A SET that is not answered yet may change how the server reads texts. */
   maySet = false;
   /** All tags SET are to be of parameters that are reported, or of the transaction only. */
@@ -60,6 +66,13 @@ export class Residue {
     if ((flags & touchesLocks) !== 0) this.locksUnsure = true;
   }
 
+  /** Whether a message has to wait until all that was sent before is answered. */
+  defers(type: number): boolean {
+    if (!this.mayReset && !this.listen.serial) return false;
+    // It may belong to a copy that is about to begin.
+    return type !== Frontend.copyData && type !== Frontend.copyDone && type !== Frontend.copyFail;
+  }
+
   /** A statement that others share was prepared: under settings that are not its own, perhaps. */
   onParse(): void {
     if (this.maySet || this.wipe !== Wipe.nothing) this.#parsed = true;
@@ -72,7 +85,12 @@ export class Residue {
 
   /** All is answered. */
   endCycles(): void {
-    this.maySet = this.#maySetReported = this.#maySetUnreported = false;
+    this.mayReset =
+      this.setsDefault =
+      this.resetsAll =
+      this.maySet =
+        false;
+    this.#maySetReported = this.#maySetUnreported = false;
     if (this.wipe === Wipe.nothing) this.#parsed = false;
   }
 

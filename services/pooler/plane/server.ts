@@ -88,8 +88,6 @@ export class ServerConnection implements StreamOwner {
   copyIn = false;
   /** A query that is not answered yet may drop the prepared statements. */
   mayDiscard = false;
-  /** A SET that is not answered yet may lead a parameter back to its default. */
-  mayReset = false;
   /** The name that a DEALLOCATE which runs takes away from the client. */
   deallocating: StatementName | null = null;
 
@@ -116,6 +114,7 @@ export class ServerConnection implements StreamOwner {
   #own: OwnQuery | null = null;
   #ownFailure: ParsedError | null = null;
   #lastWords: ParsedError | null = null;
+
   constructor(plane: Plane, pool: Pool, owner: ServerOwner, id: number) {
     this.plane = plane;
     this.pool = pool;
@@ -301,7 +300,13 @@ export class ServerConnection implements StreamOwner {
   /** Runs a query of the pooler's; none may be outstanding. */
   ask(sql: string, query: OwnQuery): void {
     const result = this.stream.sendBytes(this.#ownQuery(sql, query));
-    if (result < 0) this.onBroken(errnoText(-result));
+    if (result < 0) this.onSendFailed(-result);
+  }
+
+  /** It takes no more; what it has said before that is still read, up to its last words. */
+  onSendFailed(errno: number): void {
+    if (this.client === null || this.stream.paused) this.onBroken(errnoText(errno));
+    else this.client.stream.pause(false);
   }
 
   /** Whether a query of the pooler's is outstanding. */
@@ -614,6 +619,7 @@ export class ServerConnection implements StreamOwner {
   goOn(client: ClientSession): void {
     if (this.releasable) this.release();
     else if (this.requests.count < resumeBelow) {
+      if (client.held && this.#resyncHeld(client)) return;
       client.onRequestsAnswered(this.requests.count);
       if (this.client === client && this.quiet) this.#onQuiet(client);
     }
@@ -622,7 +628,7 @@ export class ServerConnection implements StreamOwner {
   /** Nothing is under way, and the client keeps the server. */
   #onQuiet(client: ClientSession): void {
     this.plane.notifier.flush(client);
-    if (this.session.syncedFor !== client.parameters && this.#resync(client)) return;
+    if (this.session.syncedFor !== client.parameters && this.session.resync(client)) return;
     if (this.residue.locksUnsure) this.upkeep.checkLocks(client);
     else if (this.plane.stopping) client.fail(refusals.shuttingDown);
     else if (this.closeNeeded && this.plane.settings.serverFastClose) {
@@ -630,11 +636,13 @@ export class ServerConnection implements StreamOwner {
     }
   }
 
-  /** Its client, which keeps it, may have reset what it asked for at its login. True if so. */
-  #resync(client: ClientSession): boolean {
-    const sql = this.session.sqlFor(client);
-    if (sql !== "") this.ask(sql, this.session.query);
-    return sql !== "";
+  /** Its client may have reset what it asked for at its login, and has sent more, which waits. */
+  #resyncHeld(client: ClientSession): boolean {
+    const isReady = this.requests.count === 0 && this.synced && this.status === statusIdle &&
+      this.session.syncedFor !== client.parameters;
+    if (!isReady || !this.session.resync(client)) return false;
+    client.holdInput();
+    return true;
   }
 
   #endOwn(query: OwnQuery): void {
@@ -709,9 +717,9 @@ export class ServerConnection implements StreamOwner {
     this.copyIn = false;
     if (requests.count === 0) this.synced = true;
     this.deallocating = null;
-    this.residue.listen.endCycle(this.status === statusIdle, requests.cycles === 0);
+    this.residue.listen.endCycle(this.status === statusIdle, requests.count === 0);
     if (requests.cycles === 0) {
-      this.mayDiscard = this.mayReset = false;
+      this.mayDiscard = false;
       this.residue.endCycles();
     }
     counters[Counter.queries]!++;

@@ -67,6 +67,13 @@ export class SessionSettings implements ServerParameters {
     return "";
   }
 
+  /** Brings the linked client's parameters up to date; false if there is nothing to do. */
+  resync(client: ClientSession): boolean {
+    const sql = this.sqlFor(client);
+    if (sql !== "") this.#server.ask(sql, this.query);
+    return sql !== "";
+  }
+
   /** The server has what was asked for. Returns the messages that tell its client where it differs from that. */
   settle(): Uint8Array | null {
     const { plane, client } = this.#server;
@@ -75,9 +82,10 @@ export class SessionSettings implements ServerParameters {
     if (client === null) return null;
     client.parameters = spelled;
     if (asked === client.initial) client.initial = spelled;
-    if (client.login !== null) {
+    if (client.login !== null || client.isUntried) {
+      client.isUntried = false;
       this.#server.pool.onAccepted(this, asked, spelled);
-      return null;
+      if (client.login !== null) return null;
     }
     const told = client.defaults;
     client.defaults = this.defaults;

@@ -3,17 +3,30 @@
 // Pure bookkeeping over bytes: who sends and answers the messages is in relay code.
 // Invariant: a statement lives in the pool's table while a client name or a server refers to it.
 
+import { Buffer } from "node:buffer";
+import { randomBytes } from "node:crypto";
 import { Frontend, message, SqlFlag, unlistens, writeInt32 } from "../../../shared/wire/mod.ts";
+import { keyedHash } from "./keyed_hash.ts";
 import { textFlags } from "./residue.ts";
+import { nameOverhead, StatementMemory, statementOverhead } from "./statement_memory.ts";
 import { startsWith } from "./tags.ts";
 
 const encoder = new TextEncoder();
 const noChannels: readonly string[] = [];
 
+// Drawn at each start: clients choose the texts and names that are hashed.
+const seeds = randomBytes(12);
+const key0 = seeds.readInt32LE(0);
+const key1 = seeds.readInt32LE(4);
+const nameSeed = seeds.readInt32LE(8);
+
 /** A statement shared by every client and server of a pool. One buffer each: there may be many. */
 export class Statement {
-  readonly key: string;
-  /** The settings under which the text was read, see Dialects; what `key` begins with. */
+  /** Of the dialect, the text and the types. */
+  readonly hash: number;
+  /** The next one in the table with the same hash. */
+  next: Statement | null = null;
+  /** The settings under which the text was read, see Dialects. */
   readonly dialect: string;
   /** The complete Parse message under the server-side name. */
   readonly parse: Uint8Array;
@@ -23,11 +36,15 @@ export class Statement {
   readonly flags: number;
   /** The channels of its UNLISTENs. */
   readonly channels: readonly string[];
+  /** Names of clients, and servers. */
   references = 0;
+  /** Names of clients. */
+  names = 0;
 
   /** The Parse body after the name (text, zero, types) is `bytes[from, to)`; it is copied. */
   constructor(
     dialect: string,
+    hash: number,
     id: number,
     bytes: Uint8Array,
     from: number,
@@ -37,7 +54,7 @@ export class Statement {
     const name = encoder.encode(`PGWEIR_${id}\0`);
     const bodyAt = 5 + name.length;
     this.dialect = dialect;
-    this.key = keyOf(dialect, bytes, from, to);
+    this.hash = hash;
     this.parse = new Uint8Array(bodyAt + to - from);
     this.parse[0] = Frontend.parse;
     writeInt32(this.parse, 1, this.parse.length - 1);
@@ -51,56 +68,95 @@ export class Statement {
       : unlistens(this.parse, bodyAt, textEnd);
   }
 
+  /** What it takes of memory. */
+  get size(): number {
+    return this.parse.length + statementOverhead;
+  }
+
+  /** Where the Parse body after the name begins. */
+  get bodyAt(): number {
+    return 5 + this.name.length;
+  }
+
+  /** Whether its Parse body after the name is `bytes[from, to)`. */
+  is(bytes: Uint8Array, from: number, to: number): boolean {
+    const { parse, bodyAt } = this;
+    return parse.length - bodyAt === to - from &&
+      compare.call(bytes as Buffer, parse, bodyAt, parse.length, from, to) === 0;
+  }
+
   /** The complete Close message, made anew: evictions are rare. */
   closeMessage(): Uint8Array {
     return message(Frontend.close, statementKind, this.name);
   }
 }
 
-function keyOf(dialect: string, bytes: Uint8Array, from: number, to: number): string {
-  return dialect + latin1.decode(bytes.subarray(from, to));
-}
-
+const { compare } = Buffer.prototype;
 const outdatedPlan = encoder.encode("\0RRevalidateCachedQuery\0");
 const statementKind = Uint8Array.of(0x53);
-const latin1 = new TextDecoder("latin1");
 
-/**
- * The statements of one pool, by query text and parameter types, and by the dialect the text is in: a
- * prefix that no text has, see Dialects.
- */
+function hashOf(dialect: string, bytes: Uint8Array, from: number, to: number): number {
+  let key = key1;
+  // The same text in every dialect would be one chain.
+  for (let i = 0; i < dialect.length; i++) key = Math.imul(key ^ dialect.charCodeAt(i), 0x01000193);
+  return keyedHash(key0, key, bytes, from, to);
+}
+
+/** The statements of one pool, by query text and parameter types, and by the dialect the text is in. */
 export class StatementTable {
-  readonly #byKey = new Map<string, Statement>();
+  readonly memory: StatementMemory;
+  readonly #hashOf: typeof hashOf;
+  readonly #byHash = new Map<number, Statement>();
   #nextId = 1;
+  #size = 0;
+
+  constructor(memory: StatementMemory, hash: typeof hashOf = hashOf) {
+    this.memory = memory;
+    this.#hashOf = hash;
+  }
 
   get size(): number {
-    return this.#byKey.size;
+    return this.#size;
   }
 
   /** The statement whose Parse body after the name (text, zero, types) is `bytes[from, to)`. */
   intern(bytes: Uint8Array, from: number, to: number, dialect = "", plain = true): Statement {
-    const key = keyOf(dialect, bytes, from, to);
-    let statement = this.#byKey.get(key);
-    if (statement === undefined) {
-      statement = new Statement(dialect, this.#nextId++, bytes, from, to, plain);
-      this.#byKey.set(key, statement);
-    }
+    const hash = this.#hashOf(dialect, bytes, from, to);
+    const known = this.#find(hash, dialect, bytes, from, to);
+    if (known !== null) return known;
+    const statement = new Statement(dialect, hash, this.#nextId++, bytes, from, to, plain);
+    statement.next = this.#byHash.get(hash) ?? null;
+    this.#byHash.set(hash, statement);
+    this.#size++;
     return statement;
   }
 
   /** As `intern`, but null if there is none. */
   find(bytes: Uint8Array, from: number, to: number, dialect = ""): Statement | null {
-    return this.#byKey.get(keyOf(dialect, bytes, from, to)) ?? null;
+    return this.#find(this.#hashOf(dialect, bytes, from, to), dialect, bytes, from, to);
+  }
+
+  #find(
+    hash: number,
+    dialect: string,
+    bytes: Uint8Array,
+    from: number,
+    to: number,
+  ): Statement | null {
+    let at = this.#byHash.get(hash) ?? null;
+    while (at !== null && !(at.dialect === dialect && at.is(bytes, from, to))) at = at.next;
+    return at;
   }
 
   /** The same text under other settings. */
-  inDialect({ parse, name }: Statement, dialect: string, plain: boolean): Statement {
-    return this.intern(parse, 5 + name.length, parse.length, dialect, plain);
+  inDialect({ parse, bodyAt }: Statement, dialect: string, plain: boolean): Statement {
+    return this.intern(parse, bodyAt, parse.length, dialect, plain);
   }
 
   /** Whatever is prepared from now on is a new statement, also where the text is known. */
   renew(): void {
-    this.#byKey.clear();
+    this.#byHash.clear();
+    this.#size = 0;
   }
 
   /**
@@ -116,15 +172,41 @@ export class StatementTable {
   }
 
   retain(statement: Statement): void {
-    statement.references++;
+    if (statement.references++ === 0) this.memory.keep(statement.size);
   }
 
   release(statement: Statement): void {
-    statement.references--;
-    // An evicted statement may have been followed by a new one of the same text.
-    if (statement.references === 0 && this.#byKey.get(statement.key) === statement) {
-      this.#byKey.delete(statement.key);
+    if (--statement.references > 0) return;
+    this.memory.drop(statement.size);
+    this.#remove(statement);
+  }
+
+  /** By a name of a client. */
+  retainNamed(statement: Statement): void {
+    this.retain(statement);
+    if (statement.names++ === 0) this.memory.name(statement.size);
+  }
+
+  releaseNamed(statement: Statement): void {
+    if (--statement.names === 0) this.memory.unname(statement.size);
+    this.release(statement);
+  }
+
+  /** It may not be there: an outdated statement may even have been followed by a new one of the same text. */
+  #remove(statement: Statement): void {
+    const { hash, next } = statement;
+    let previous: Statement | null = null;
+    let at = this.#byHash.get(hash) ?? null;
+    while (at !== null && at !== statement) {
+      previous = at;
+      at = at.next;
     }
+    if (at === null) return;
+    if (previous !== null) previous.next = next;
+    else if (next !== null) this.#byHash.set(hash, next);
+    else this.#byHash.delete(hash);
+    statement.next = null;
+    this.#size--;
   }
 }
 
@@ -141,6 +223,11 @@ export class StatementName {
     this.statement = statement;
   }
 
+  /** What it takes of memory, without the statement. */
+  get size(): number {
+    return this.bytes.length + nameOverhead;
+  }
+
   is(bytes: Uint8Array, from: number, to: number): boolean {
     return equals(this.bytes, bytes, from, to);
   }
@@ -152,6 +239,8 @@ export class StatementNames {
   readonly #table: StatementTable;
   #last: StatementName | null = null;
   size = 0;
+  /** What the names and their statements take of memory: what this client is charged, shared or not. */
+  bytes = 0;
 
   constructor(table: StatementTable) {
     this.#table = table;
@@ -161,14 +250,14 @@ export class StatementNames {
   get(bytes: Uint8Array, from: number, to: number): StatementName | null {
     const last = this.#last;
     if (last !== null && equals(last.bytes, bytes, from, to)) return last;
-    let entry = this.#byHash.get(hashOf(bytes, from, to)) ?? null;
+    let entry = this.#byHash.get(nameHashOf(bytes, from, to)) ?? null;
     while (entry !== null && !equals(entry.bytes, bytes, from, to)) entry = entry.next;
     if (entry !== null) this.#last = entry;
     return entry;
   }
 
   add(bytes: Uint8Array, from: number, to: number, statement: Statement): StatementName {
-    const entry = new StatementName(bytes.slice(from, to), hashOf(bytes, from, to), statement);
+    const entry = new StatementName(bytes.slice(from, to), nameHashOf(bytes, from, to), statement);
     this.put(entry);
     return entry;
   }
@@ -178,13 +267,14 @@ export class StatementNames {
     entry.next = this.#byHash.get(entry.hash) ?? null;
     this.#byHash.set(entry.hash, entry);
     this.size++;
-    this.#table.retain(entry.statement);
+    this.#charge(entry);
   }
 
   /** From now on the name stands for another statement. */
   repoint(entry: StatementName, statement: Statement): void {
-    this.#table.retain(statement);
-    this.#table.release(entry.statement);
+    this.bytes += statement.size - entry.statement.size;
+    this.#table.retainNamed(statement);
+    this.#table.releaseNamed(entry.statement);
     entry.statement = statement;
   }
 
@@ -202,18 +292,34 @@ export class StatementNames {
     entry.next = null;
     if (this.#last === entry) this.#last = null;
     this.size--;
-    this.#table.release(entry.statement);
+    this.#discharge(entry);
   }
 
   clear(): void {
     for (const first of this.#byHash.values()) {
       for (let at: StatementName | null = first; at !== null; at = at.next) {
-        this.#table.release(at.statement);
+        this.#discharge(at);
       }
     }
     this.#byHash.clear();
     this.#last = null;
     this.size = 0;
+  }
+
+  #charge({ size, statement }: StatementName): void {
+    const { memory } = this.#table;
+    this.bytes += size + statement.size;
+    memory.keep(size);
+    memory.name(size);
+    this.#table.retainNamed(statement);
+  }
+
+  #discharge({ size, statement }: StatementName): void {
+    const { memory } = this.#table;
+    this.bytes -= size + statement.size;
+    memory.drop(size);
+    memory.unname(size);
+    this.#table.releaseNamed(statement);
   }
 }
 
@@ -221,11 +327,15 @@ interface PreparedUse {
   lastUse: number;
 }
 
+/** What one server's statements may take here; the server itself needs many times as much for them. */
+const serverMax = 16 * 1024 * 1024;
+
 /** The statements that one server has prepared, bounded, least recently used first out. */
 export class PreparedOnServer {
   readonly #uses = new Map<Statement, PreparedUse>();
   readonly #table: StatementTable;
   #clock = 0;
+  #bytes = 0;
 
   constructor(table: StatementTable) {
     this.#table = table;
@@ -233,6 +343,12 @@ export class PreparedOnServer {
 
   get size(): number {
     return this.#uses.size;
+  }
+
+  /** Whether something has to go before one more of so many bytes can be added; `most`: statements. */
+  isFull(bytes: number, most: number): boolean {
+    const { size } = this.#uses;
+    return size >= most || (size > 0 && this.#bytes + bytes > serverMax);
   }
 
   /** Whether the server has it; counts as a use. */
@@ -246,11 +362,14 @@ export class PreparedOnServer {
   add(statement: Statement): void {
     if (this.#uses.has(statement)) return;
     this.#uses.set(statement, { lastUse: ++this.#clock });
+    this.#bytes += statement.size;
     this.#table.retain(statement);
   }
 
   remove(statement: Statement): void {
-    if (this.#uses.delete(statement)) this.#table.release(statement);
+    if (!this.#uses.delete(statement)) return;
+    this.#bytes -= statement.size;
+    this.#table.release(statement);
   }
 
   leastRecentlyUsed(): Statement | null {
@@ -268,12 +387,16 @@ export class PreparedOnServer {
   clear(): void {
     for (const statement of this.#uses.keys()) this.#table.release(statement);
     this.#uses.clear();
+    this.#bytes = 0;
   }
 }
 
-/** FNV-1a, cut to 30 bits so that it stays a small integer on both engines. */
-function hashOf(bytes: Uint8Array, from: number, to: number): number {
-  let hash = 0x811c9dc5;
+/**
+ * FNV-1a from a start that is secret, cut to 30 bits so that it stays a small integer on both engines. For
+ * names, which are short and looked up with each Bind.
+ */
+function nameHashOf(bytes: Uint8Array, from: number, to: number): number {
+  let hash = nameSeed;
   for (let i = from; i < to; i++) hash = Math.imul(hash ^ (bytes[i] as number), 0x01000193);
   return hash & 0x3fffffff;
 }

@@ -19,10 +19,10 @@ export function onTag(server: ServerConnection, tag: Tag): void {
     case Tag.drop:
       return server.pool.statements.renew();
     case Tag.reset:
-      return session.onReset();
+      return residue.resetsAll ? session.onDiscard() : session.onReset();
     case Tag.set:
       if (client?.mode !== "session") residue.onSet();
-      if (server.mayReset) session.onReset();
+      if (residue.setsDefault) session.onReset();
       return;
     case Tag.listen:
       return residue.listen.onListen();

@@ -40,6 +40,7 @@ export const features: readonly Feature[] = [
 const counted = features.reduce((all, { flag }) => all | flag, 0);
 const warned = features.reduce((all, { flag, what }) => what === null ? all : all | flag, 0);
 const noChannels: readonly string[] = [];
+const backToLogin = SqlFlag.resets | SqlFlag.discards | SqlFlag.setsDefault;
 const hint = "Use a database or user with pool_mode = session for it";
 
 /** How often each feature was used, in the order of `features`. */
@@ -74,7 +75,12 @@ export class Texts {
     channels: readonly string[] = noChannels,
   ): void {
     if ((flags & SqlFlag.discards) !== 0 && server.prepared.size > 0) server.mayDiscard = true;
-    if ((flags & SqlFlag.setsDefault) !== 0) server.mayReset = true;
+    if ((flags & SqlFlag.setsDefault) !== 0) server.residue.setsDefault = true;
+    if ((flags & SqlFlag.resetsAll) !== 0) server.residue.resetsAll = true;
+    // What comes behind it is to find what the client asked for.
+    if ((flags & backToLogin) !== 0 && client.initial !== this.#plane.tracker.none) {
+      server.residue.mayReset = true;
+    }
     if (client.mode === "session") return;
     server.residue.expect(flags);
     server.residue.listen.expect(flags, channels, server.requests.cycles);
@@ -151,6 +157,9 @@ export class Texts {
       if (name !== null) {
         outlet.pass(run, at);
         prepared.parseDeallocate(client.names, server, name);
+        server.unnamedOwner = client;
+        server.unnamedFlags = 0;
+        client.unnamedOn = server;
         return Verdict.replaced;
       }
     }

@@ -2,7 +2,7 @@
 // has left running is cancelled and rolled back, reset queries run, what its mode does not keep is wiped.
 // Bounded in time; what does not come clean is closed.
 
-import { errnoText, type Timer } from "../../../shared/sys/mod.ts";
+import type { Timer } from "../../../shared/sys/mod.ts";
 import { copyFailMessage, type ParsedError, syncMessage } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { failingBind } from "./prepared.ts";
@@ -96,7 +96,7 @@ export class Upkeep {
       server.skipping = false;
       result = stream.sendBytes(sync);
     }
-    if (result < 0) server.onBroken(errnoText(-result));
+    if (result < 0) server.onSendFailed(-result);
   }
 
   /** A client has given the server back. */
@@ -164,14 +164,17 @@ export class Upkeep {
 
   /** Whether its client, which has used session locks, has any left. */
   checkLocks(client: ClientSession): void {
-    this.#server.residue.locksUnsure = false;
+    const server = this.#server;
     let locked = false;
     // Nothing of its next transaction may come before what this one has left is wiped.
     client.holdInput();
-    this.#server.ask(findLocks, {
+    server.ask(findLocks, {
       onTag: (tag) => locked = tag === Tag.oneRow,
-      onEnd: () => {
-        client.pin(locked);
+      onEnd: (failure) => {
+        // Who has left meanwhile has left it unsure.
+        if (server.client !== client) return;
+        server.residue.locksUnsure = false;
+        client.pin(locked || failure !== null);
         client.resumeLinked();
       },
     });

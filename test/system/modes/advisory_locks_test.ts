@@ -7,6 +7,7 @@ import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
+import { startRelay } from "../../support/relay.ts";
 import { ask, closeAll, nothingHangs, open, startPair, startPooler } from "../protocol/support.ts";
 import {
   backendOf,
@@ -231,6 +232,34 @@ test("the lock of a client that is killed is free within a second", async () => 
   process.kill(psql.pid, "SIGKILL");
   await psql.ended();
   await until("the lock to be free", () => noLocks(postgres), 1_000, 20);
+});
+
+test("a client that leaves while it is found out what it holds leaves no lock", async () => {
+  // Its lock was in doubt when it left, and nobody's when the answer came.
+  const relay = await startRelay(postgres);
+  const far = await startPooler(relay, { settings: { default_pool_size: 1 } });
+  try {
+    for (const [way, leave] of departures) {
+      for (const sql of ["SELECT pg_advisory_lock(7)", "SELECT 1; SELECT pg_advisory_unlock(8)"]) {
+        const client = await open(far);
+        await client.query("SELECT 1");
+        relay.sessions.delayMs = 30;
+        await client.query(sql);
+        leave(client);
+        relay.sessions.delayMs = 0;
+        const next = await open(far);
+        assert.is(await residueOf(next), cleanFor("postgres"), `${way}: ${sql}`);
+        assert.ok(await noLocks(postgres), `${way}: ${sql}`);
+        client.close();
+        await next.end();
+      }
+    }
+    await nothingHangs(far, postgres);
+  } finally {
+    closeAll();
+    await far.stop();
+    await relay.stop();
+  }
 });
 
 test("the poolers and their servers are well after all this", async () => {

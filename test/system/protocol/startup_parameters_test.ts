@@ -347,6 +347,28 @@ test("who waits in vain at its login is told so as one who waits with a query", 
   await impatient.stop();
 });
 
+test("a login waits a while for a server to try its values, not for ever", async () => {
+  // Where all servers are held by sessions, nobody with a new time zone could log in at all.
+  const busy = await startPooler(postgres, {
+    settings: { default_pool_size: 1, pool_mode: "session" },
+  });
+  const holder = await open(busy);
+  await holder.query("SELECT 1");
+  const client = await open(busy, loginWith({ TimeZone: "africa/cairo" }));
+  const bad = await open(busy, loginWith({ TimeZone: "Africa/Nowhere" }));
+  await holder.end();
+  assert.equal(await client.query("SHOW TimeZone"), [["Africa/Cairo"]]);
+  await client.end();
+  bad.send(f.Q("SELECT 1"));
+  assert.match(await bad.repliesUntilClosed(), "E(22023)");
+  // Each of these values was taken before, if not together.
+  const next = await open(busy);
+  await next.query("SELECT 1");
+  await (await open(busy, loginWith({ TimeZone: "africa/cairo", DateStyle: "iso, mdy" }))).end();
+  await next.end();
+  await busy.stop();
+});
+
 test("a client that leaves while its values are tried leaves no trace on the server", async () => {
   // What had been set for it stayed, unknown to the pooler, for the next client.
   const fake = await startFakePostgres();
