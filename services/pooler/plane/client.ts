@@ -335,13 +335,7 @@ export class ClientSession implements StreamOwner {
     this.stream.pause(true);
   }
 
-  /** It has no ReadyForQuery yet, and waits for it with or without a server. */
-  suspend(): void {
-    this.holdInput();
-    this.held = false;
-  }
-
-  /** It has its ReadyForQuery. */
+  /** Its ReadyForQuery was held back, and it has it now. */
   carryOn(): void {
     const server = this.server;
     if (server === null) return this.resumeLinked();

@@ -62,7 +62,7 @@ export class Notifier {
 
   /** Finds out what its client listens to, and registers it; then gives it its ReadyForQuery. */
   withhold(server: ServerConnection, client: ClientSession): void {
-    client.suspend();
+    client.holdInput();
     const names: string[] = [];
     server.ask(takeChannels, {
       onTag: null,

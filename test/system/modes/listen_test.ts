@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import sqlOf from "postgres";
 import { runtimeName } from "../../../shared/sys/mod.ts";
 import { cancelKeyWorker, message } from "../../../shared/wire/mod.ts";
-import { assert, suite, until } from "../../support/harness.ts";
+import { assert, seededRandom, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
@@ -195,6 +195,57 @@ test("LISTEN and UNLISTEN count when their transaction commits, however they are
     assert.equal(await heard(client, direct), wanted.map((channel) => `${channel}: `), what);
   }
   await noServerListens("d1");
+});
+
+const channels = ["a", "b", "c"];
+
+/** A random transaction: its messages, and how many ReadyForQuery they are answered by. */
+function randomTransaction(random: () => number): { parts: Uint8Array[]; ends: number } {
+  const pick = <T>(from: readonly T[]) => from[Math.floor(random() * from.length)]!;
+  // Who listens and notifies at once is not told, since nobody listened yet for it when it was sent.
+  const texts = random() < 0.2
+    ? ["NOTIFY a, 'own'", "SELECT pg_notify('b', 'own')"]
+    : channels.flatMap((channel) => [`LISTEN ${channel}`, `UNLISTEN ${channel}`])
+      .concat("UNLISTEN *", "SELECT 1", "SELECT 1", "SELECT 1/0");
+  const some = upTo(1 + Math.floor(random() * 4)).map(() => pick(texts));
+  const block = ["BEGIN", ...some, pick(["COMMIT", "COMMIT", "ROLLBACK"])];
+  switch (Math.floor(random() * 5)) {
+    case 0:
+      return { parts: [f.Q(some.join(";"))], ends: 1 };
+    case 1:
+      return { parts: [f.Q(block.join(";")), f.Q("ROLLBACK")], ends: 2 };
+    case 2:
+      return { parts: block.map((sql) => f.Q(sql)), ends: block.length };
+    case 3:
+      return { parts: [...some.flatMap((sql) => cycle(sql).slice(0, 3)), f.S()], ends: 1 };
+    default: {
+      const cycles = random() < 0.5 ? some : block;
+      return { parts: cycles.flatMap(cycle), ends: cycles.length };
+    }
+  }
+}
+
+test("whatever a client does, it is told what PostgreSQL itself would tell it", async () => {
+  const seed = Date.now() % 1_000_000;
+  const random = seededRandom(seed);
+  const pair = [await listening(pooler, "d1"), await listening(postgres, "d1")] as const;
+  for (const step of upTo(150)) {
+    const { parts, ends } = randomTransaction(random);
+    const again = f.Q("LISTEN stop");
+    const replies: string[][] = [[], []];
+    for (const [side, client] of pair.entries()) {
+      client.send(...parts, again);
+      const all = (await client.messagesUntil("Z", ends + 1)).map(told);
+      replies[side]!.push(...all.filter((said) => !said.includes(": ")));
+      replies[side]!.push(...all.filter((said) => said.includes(": ") && !said.startsWith("stop")));
+    }
+    for (const channel of channels) await direct.query(`NOTIFY ${channel}, '${step}'`);
+    for (const [side, client] of pair.entries()) {
+      replies[side]!.push(...await heard(client, direct));
+    }
+    const sent = parts.map((part) => JSON.stringify(new TextDecoder().decode(part))).join(" ");
+    assert.equal(replies[0], replies[1], `seed ${seed}, step ${step}: ${sent}`);
+  }
 });
 
 test("names of channels are PostgreSQL's", async () => {
