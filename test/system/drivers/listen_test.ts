@@ -7,7 +7,7 @@ import pg from "pg";
 import sqlOf from "postgres";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
-import { psycopg } from "./psycopg_steps.ts";
+import { python } from "./python_steps.ts";
 import { below, IN_SESSION, type Side, startSides, within } from "./support.ts";
 
 needs("python3-psycopg");
@@ -232,7 +232,7 @@ for (const each of sides.all) {
       const [, ran] = await Promise.all([
         within("listeners", everyoneGetsItsOwn(side, tag)),
         // In session mode there are not servers for all of them at once.
-        mode === "transaction" ? psycopg(side, "listens", `py ${tag}`) : null,
+        mode === "transaction" ? python("psycopg", side, "listens", `py ${tag}`) : null,
       ]);
       if (ran !== null) assert.equal([ran.code, ran.stdout.trim()], [0, "done"], ran.stderr);
       await noServerListens(side);

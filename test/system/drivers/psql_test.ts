@@ -20,7 +20,7 @@ import {
 
 needs("postgresql");
 
-const AT_ONCE = 6;
+const AT_ONCE = 4;
 
 const version = Number(/\d+/.exec((await run(["psql", "--version"])).stdout)?.[0]);
 const sides = await startSides();

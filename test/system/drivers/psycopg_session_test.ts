@@ -4,7 +4,7 @@
 
 import { suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
-import { psycopgSteps, STEPS } from "./psycopg_steps.ts";
+import { PSYCOPG_STEPS, pythonSteps } from "./python_steps.ts";
 import { startSides } from "./support.ts";
 
 needs("python3-psycopg");
@@ -14,7 +14,7 @@ const tests = suite("psycopg in session mode");
 
 // The second session finds the servers of the first.
 for (const side of sides.all) {
-  psycopgSteps(tests, side, [...STEPS, "session", "session", "listens"]);
+  pythonSteps(tests, "psycopg", side, [...PSYCOPG_STEPS, "session", "session", "listens"]);
 }
 
 sides.check(tests);

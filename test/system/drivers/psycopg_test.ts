@@ -3,7 +3,7 @@
 
 import { suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
-import { psycopgSteps, STEPS } from "./psycopg_steps.ts";
+import { PSYCOPG_STEPS, pythonSteps } from "./python_steps.ts";
 import { startSides } from "./support.ts";
 
 needs("python3-psycopg");
@@ -11,7 +11,7 @@ needs("python3-psycopg");
 const sides = await startSides();
 const tests = suite("psycopg");
 
-for (const side of sides.all) psycopgSteps(tests, side, STEPS);
+for (const side of sides.all) pythonSteps(tests, "psycopg", side, PSYCOPG_STEPS);
 
 sides.check(tests);
 tests.run();

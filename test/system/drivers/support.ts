@@ -19,7 +19,8 @@ export const CLIENTS = 20;
 export type Mode = "transaction" | "session";
 
 /** The tables that drivers work on. */
-const TABLES = `CREATE TABLE mine (tag text, n int, PRIMARY KEY (tag, n));
+const TABLES = `CREATE TYPE mood AS ENUM ('ok', 'sad');
+  CREATE TABLE mine (tag text, n int, PRIMARY KEY (tag, n));
   CREATE TABLE copied (tag text, n int, body text);
   CREATE TABLE counted (tag text PRIMARY KEY, n int);
   CREATE TABLE numbers AS SELECT n FROM generate_series(1, 1000) n;`;
