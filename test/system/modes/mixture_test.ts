@@ -90,6 +90,7 @@ async function life(
       case 1: {
         const lock = 1000 + number;
         await client.query(`SELECT pg_advisory_lock(${lock})`);
+        if (leaves && random() < 0.5) return void pick(departures)[1](client);
         for (let i = 0; i < 3; i++) {
           const mine = `SELECT count(*) FROM pg_catalog.pg_locks WHERE locktype = 'advisory'
             AND objid = ${lock} AND pid = pg_backend_pid()`;

@@ -156,6 +156,31 @@ test("a client that has asked nothing holds no server", async () => {
   for (const each of idle) await each.end();
 });
 
+test("a login gets in although all servers are taken", async () => {
+  // Whether a server takes what it asks for can't be tried just now; who only connects must not wait for that.
+  const holder = await open(pooler);
+  await holder.query("SELECT 1");
+  const as = (TimeZone: string) => open(pooler, { ...login, parameters: { TimeZone } });
+  const [known, unknown, wrong] = await Promise.all([
+    as("UTC"),
+    as("Europe/Paris"),
+    as("nonsense"),
+  ]);
+  assert.is(known!.settings.get("TimeZone"), "UTC");
+  unknown!.send(f.Q("SHOW TimeZone"));
+  await waiting(pooler, 1);
+  await holder.end();
+  assert.match(
+    await unknown!.replies(1, { values: true }),
+    /T D\("Europe\/Paris"\) C"SHOW" Z\(I\)$/,
+  );
+  await unknown!.end();
+  wrong!.send(f.Q("SELECT 1"));
+  assert.match(await wrong!.repliesUntilClosed(), /^E\(22023\) closed$/);
+  assert.is(await ask(known!, [f.Q("SHOW TimeZone")]), 'T D("UTC") C"SHOW" Z(I)');
+  await known!.end();
+});
+
 test("prepared statements keep their names on the way to the server", async () => {
   // Renamed ones can't be found by EXECUTE, DEALLOCATE or in pg_prepared_statements, and statements
   // made by PREPARE can't be found by Bind.
