@@ -8,6 +8,7 @@ import {
   StatementNames,
   StatementTable,
 } from "../../services/pooler/plane/statements.ts";
+import { concatBytes } from "../../shared/wire/mod.ts";
 import { assert, seededRandom, suite } from "../support/harness.ts";
 
 const test = suite("prepared statements: tables");
@@ -16,7 +17,7 @@ const decoder = new TextDecoder();
 
 /** A Parse body behind the name: the text, and types as one byte each. */
 function body(text: string, ...types: number[]): Uint8Array {
-  return Uint8Array.of(...encoder.encode(`${text}\0`), ...types);
+  return concatBytes(encoder.encode(`${text}\0`), Uint8Array.from(types));
 }
 
 function intern(table: StatementTable, text: string, dialect = ""): Statement {
@@ -53,7 +54,7 @@ for (const [how, makeTable] of Object.entries(tables)) {
     for (let round = 0; round < 2; round++) {
       for (const bytes of bodies) {
         for (const dialect of ["", "1\u0100", "2\u0100"]) {
-          const moved = Uint8Array.of(1, 2, 3, ...bytes, 4, 5);
+          const moved = concatBytes(Uint8Array.of(1, 2, 3), bytes, Uint8Array.of(4, 5));
           const to = moved.length - 2;
           if (round === 0) assert.is(table.find(moved, 3, to, dialect), null);
           const statement = table.intern(moved, 3, to, dialect);
@@ -178,7 +179,8 @@ test("isFull() bounds what a server has, in number and in bytes, but for the las
 });
 
 test("whatever clients and servers do, sizes are those of what they have", () => {
-  const random = seededRandom();
+  const seed = Date.now() >>> 0;
+  const random = seededRandom(seed);
   const upTo = (count: number) => Math.floor(random() * count);
   const memory = new StatementMemory();
   const table = new StatementTable(memory, (_dialect, _bytes, _from, to) => to % 3);
@@ -192,7 +194,7 @@ test("whatever clients and servers do, sizes are those of what they have", () =>
     const [client, has] = [clients[i]!, named[i]!];
     const name = `s${upTo(8)}`;
     const known = has.get(name) ?? null;
-    assert.is(getName(client, name), known);
+    assert.is(getName(client, name), known, `seed ${seed}`);
     const what = upTo(100);
     if (what < 1) table.renew();
     else if (what < 3) {
@@ -224,15 +226,20 @@ test("whatever clients and servers do, sizes are those of what they have", () =>
     const sum = (parts: Iterable<{ size: number }>) => [...parts].reduce((s, p) => s + p.size, 0);
     const all = named.flatMap((names) => [...names.values()]);
     const withNames = new Set(all.map(({ statement }) => statement));
-    assert.is(memory.named, sum(withNames) + sum(all));
+    assert.is(memory.named, sum(withNames) + sum(all), `seed ${seed}`);
     assert.is(
       memory.kept,
       sum(new Set([...withNames, ...onServer.flatMap((on) => [...on])])) + sum(all),
+      `seed ${seed}`,
     );
     for (const [index, names] of named.entries()) {
       const own = [...names.values()];
-      assert.is(clients[index]!.size, own.length);
-      assert.is(clients[index]!.bytes, sum(own) + sum(own.map(({ statement }) => statement)));
+      assert.is(clients[index]!.size, own.length, `seed ${seed}`);
+      assert.is(
+        clients[index]!.bytes,
+        sum(own) + sum(own.map(({ statement }) => statement)),
+        `seed ${seed}`,
+      );
     }
   }
   for (const client of clients) client.clear();

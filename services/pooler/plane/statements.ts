@@ -82,7 +82,7 @@ export class Statement {
   is(bytes: Uint8Array, from: number, to: number): boolean {
     const { parse, bodyAt } = this;
     return parse.length - bodyAt === to - from &&
-      compare.call(bytes as Buffer, parse, bodyAt, parse.length, from, to) === 0;
+      Buffer.compare(parse.subarray(bodyAt), bytes.subarray(from, to)) === 0;
   }
 
   /** The complete Close message, made anew: evictions are rare. */
@@ -91,7 +91,6 @@ export class Statement {
   }
 }
 
-const { compare } = Buffer.prototype;
 const outdatedPlan = encoder.encode("\0RRevalidateCachedQuery\0");
 const statementKind = Uint8Array.of(0x53);
 
