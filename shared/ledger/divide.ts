@@ -65,7 +65,9 @@ export function divide(component: Component, now: number, mayRaise: boolean): bo
   for (const cell of movable) {
     const target = decided.get(cell) ?? cell.target;
     const { charge } = cell;
-    cell.settle(target, target < (mayRaise ? cell.share : cell.high));
+    // What is held for good is no raise to wait for, even where it cannot be granted.
+    const has = Math.max(target, cell.leaf.sticky ? cell.held : 0);
+    cell.settle(target, has < (mayRaise ? cell.share : cell.high));
     if (cell.charge < charge) freed = true;
     if (target < cell.high) component.lacking = true;
   }

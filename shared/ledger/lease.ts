@@ -1,7 +1,7 @@
 // One leaf as its worker sees it: what it may hold, what it holds, what it could use. Read on the data
-// plane for every connection it opens, so the numbers are plain fields. Only the lease table writes `granted`,
-// `floor`, `pending`, `unlimited` and `ack`; only the owner writes `held`, `opening`, `wanted` and `idleMs`, and
-// calls touch() when the coordinator should hear of it before the next full report.
+// plane for every connection it opens, so the numbers are plain fields. Only the owner writes `held`,
+// `opening`, `wanted` and `idleMs`, and calls touch() when the coordinator should hear of it before the next
+// full report; only the lease table writes the others.
 
 export class Lease {
   readonly leaf: string;
@@ -22,6 +22,8 @@ export class Lease {
   pending = false;
   /** nothing limits it, by the worker's configuration and by what the coordinator said last */
   unlimited: boolean;
+  /** was out of contact, and not granted anew since: what is held no more is not kept */
+  waning = false;
   /** grants of the promised epoch with this seq or a lower one do nothing any more */
   ack = 0;
   /** seq of the last report that carried this lease; 0 = none did */

@@ -5,7 +5,8 @@
 //   can raise anything, and a coordinator that has heard nothing for longer knows it.
 // - In contact means: a report sent less than a lease ago was answered. It counts from when the report
 //   was SENT, so the coordinator, which counts from when it arrived, judges silence later than we do.
-// - Out of contact a lease only falls, to what it holds but not below its floor. Nobody is thrown out.
+// - Out of contact a lease only falls, to what it holds but not below its floor. Nobody is thrown out. So it
+//   goes on in contact until it is granted anew: the coordinator may know better what it still holds.
 //   One that nothing limits rises instead: there is no sum to keep. Whether something does is the
 //   coordinator's word, and until it has spoken that of the worker's own configuration.
 // - `ack` is a promise: grants of the epoch up to that seq do nothing for that leaf any more. A lease that
@@ -44,6 +45,7 @@ export class LeaseTable {
   #seq = 0;
   #contactAt = -Infinity;
   #expiredAt = -Infinity;
+  #anyWaning = false;
   #epoch = 0;
   /** first report seq that carried the promise of the epoch */
   #epochSeq = 1;
@@ -109,6 +111,7 @@ export class LeaseTable {
     if (grant.worker !== this.worker || grant.incarnation !== this.incarnation) return [];
     if (!isCount(grant.epoch) || !isCount(grant.seq) || grant.epoch < this.#epoch) return [];
     this.#promise(grant.epoch);
+    this.expire(now);
     const sentAt = this.#sent(grant.report);
     if (sentAt > this.#contactAt) this.#contactAt = sentAt;
     const concerned = new Set<Lease>();
@@ -118,6 +121,7 @@ export class LeaseTable {
       const lease = this.lease(leafGrant.leaf);
       if (grant.seq <= lease.ack) continue;
       set(lease, leafGrant, grant.seq, fresh);
+      if (fresh) lease.waning = false;
       this.#believe(lease, leafGrant);
       this.#dirty.add(lease);
       concerned.add(lease);
@@ -155,13 +159,20 @@ export class LeaseTable {
     return reports;
   }
 
-  /** Gives up what may not be kept without contact. Call it before opening and about 10 times a second. */
+  /**
+   * Gives up what may not be kept without contact, or what is not held any more after a time without it.
+   * Call it before opening and about 10 times a second.
+   */
   expire(now: number): void {
     const silentMs = now - this.#contactAt;
     // Stopped, that is: some of what is held may have ended meanwhile, and is not known to have yet.
     const slept = now - this.#expiredAt >= this.leaseMs;
     this.#expiredAt = now;
-    if (silentMs < this.leaseMs) return;
+    if (silentMs < this.leaseMs) {
+      if (this.#anyWaning) this.#goOn();
+      return;
+    }
+    this.#anyWaning = true;
     const floorsEnd = silentMs >= FLOOR_LEASES * this.leaseMs;
     for (const lease of this.#leases.values()) {
       if (lease.unlimited) {
@@ -169,14 +180,27 @@ export class LeaseTable {
         lease.granted = lease.floor = UNLIMITED;
         continue;
       }
-      const shown = lease.held - lease.opening;
-      if (floorsEnd && (shown <= 0 || slept)) lease.floor = 0;
-      const kept = Math.max(lease.floor, shown);
-      if (lease.granted > kept) {
-        lease.granted = kept;
-        this.#dirty.add(lease);
-      }
+      if (floorsEnd && (lease.held <= lease.opening || slept)) lease.floor = 0;
+      lease.waning = true;
+      this.#lower(lease);
     }
+  }
+
+  /** In contact again: what was not granted anew. */
+  #goOn(): void {
+    this.#anyWaning = false;
+    for (const lease of this.#leases.values()) {
+      if (!lease.waning || lease.granted === 0) continue;
+      this.#anyWaning = true;
+      this.#lower(lease);
+    }
+  }
+
+  #lower(lease: Lease): void {
+    const kept = Math.max(lease.floor, lease.held - lease.opening);
+    if (lease.granted <= kept) return;
+    lease.granted = kept;
+    this.#dirty.add(lease);
   }
 
   /** By the worker's own configuration there is such a leaf, and nothing limits it. */

@@ -79,8 +79,9 @@ function fillByTurns<T extends Taker & { readonly target: number }>(
   for (const taker of takers) {
     if (taker.extra || taker.filled >= taker.high) taker.waitingSince = Infinity;
     if (!taker.extra) {
-      // Whose turn is over does not keep what was not taken from it yet.
+      // Whose turn is over, or lost, does not keep what was not taken from it yet.
       if (taker.filled >= taker.high) taker.turnSince = null;
+      else if (taker.turnSince !== null) taker.turnSince = -Infinity;
       continue;
     }
     if (taker.turnSince === null || now - taker.turnSince >= turnMs) taker.turnSince = now;

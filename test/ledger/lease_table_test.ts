@@ -303,6 +303,27 @@ test("expire() does not give back on contact what it took", () => {
   assert.is(lease.limit, 5);
 });
 
+test("expire() goes on with what is held when contact is back, until it is granted anew", () => {
+  // A process was stopped for longer than a lease, and some of its connections were ended meanwhile. It was
+  // answered before it had read of that, and then opened as many others, which were granted to somebody else.
+  const table = reportedTable();
+  const lease = table.lease(LEAF);
+  table.onGrant(grantOf(1, 1, { [LEAF]: { granted: 8, floor: 2 } }), 0);
+  lease.held = 6;
+  table.reports(3 * LEASE_MS, true);
+  table.onGrant(grantOf(2, 2, {}), 3 * LEASE_MS + 1);
+  assert.equal([table.lapsed(3 * LEASE_MS + 1), lease.limit, lease.waning], [false, 6, true]);
+  for (const [held, limit] of [[5, 5], [6, 5], [1, 2]] as const) {
+    lease.held = held;
+    table.expire(3 * LEASE_MS + 2);
+    assert.is(lease.limit, limit);
+  }
+  assert.is(table.reportDue, true);
+  table.onGrant(grantOf(3, 2, { [LEAF]: { granted: 7, floor: 2 } }), 3 * LEASE_MS + 3);
+  table.expire(3 * LEASE_MS + 4);
+  assert.equal([lease.limit, lease.waning], [7, false]);
+});
+
 test("expire() gives up a floor that is not used after twenty leases", () => {
   const table = reportedTable();
   const lease = table.lease(LEAF);

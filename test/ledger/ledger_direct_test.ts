@@ -118,6 +118,17 @@ test("a limit lowered below what direct connections hold raises nobody, and take
   assert.equal([mesh.grantedTo(1, DIRECT), mesh.grantedTo(2, POOL)], [3, 2]);
 });
 
+// Where more was held than a limit allowed, a worker was told to wait for what it held already.
+test("what is held of direct connections beyond a grant is nothing to wait for", () => {
+  const ledger = ledgerOf(joined(4));
+  ledger.report(reportOf(1, 1, { [DIRECT]: { held: 4, wanted: 4, granted: 4 } }), 0);
+  ledger.report(reportOf(2, 1, { [DIRECT]: { held: 2, wanted: 6 } }), 0);
+  const pending = ledger.decide(0).flatMap(({ grant }) => grant.leaves).filter((leaf) =>
+    leaf.pending
+  );
+  assert.equal(pending, []);
+});
+
 test("direct connections of a database that is no more keep what they hold, and get no more", () => {
   const mesh = new Mesh(joined(10), 1);
   mesh.use(1, DIRECT, 2);

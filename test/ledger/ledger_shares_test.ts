@@ -263,6 +263,27 @@ test("the slot of a leaf that cannot be split is everybody's for as long", () =>
   assert.ok(mesh.takeGranted() < 150);
 });
 
+// Two pools had the slots that could not be split among three. When the third was gone there was one such slot,
+// and it changed hands with every division: both had their turn.
+test("a turn that is lost to another is over", () => {
+  const pools = ["pool:a/u", "pool:b/u", "pool:c/u"];
+  const rules = Object.fromEntries(pools.map((leaf) => [leaf, { [leaf]: 50, "user:u": 11 }]));
+  const mesh = new Mesh(rulesOf(rules), 1);
+  for (const leaf of pools) mesh.use(1, leaf, 30);
+  mesh.ticks(10);
+  const held = (leaf: string) => mesh.grantedTo(1, leaf);
+  const [poor] = pools.filter((leaf) => held(leaf) === 3);
+  mesh.use(1, poor!, 0);
+  mesh.ticks(10);
+  assert.equal(pools.map(held).sort(), [0, 5, 6]);
+  mesh.takeGranted();
+  for (let n = 0; n < 100; n++) {
+    mesh.use(1, pools.find((leaf) => held(leaf) === 6)!, 30 + n % 2);
+    mesh.tick();
+  }
+  assert.is(mesh.takeGranted(), 0);
+});
+
 test("a wish that goes up and down while nobody lacks anything moves nothing", () => {
   const mesh = new Mesh(oneLeaf(20), 2);
   mesh.use(1, LEAF, 4);

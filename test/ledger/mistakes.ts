@@ -4,11 +4,14 @@
 import {
   type Decision,
   type Grant,
+  type LeafRules,
   type Lease,
   LeaseTable,
   Ledger,
+  type LedgerOptions,
   type Report,
 } from "../../shared/ledger/mod.ts";
+import type { LeaseTableOptions } from "./simulated_worker.ts";
 import type { Variant } from "./simulation.ts";
 
 export interface Mistake {
@@ -67,6 +70,37 @@ class HauntedLedger extends Ledger {
   }
 }
 
+/** Asks connections outside of pools back, as if they were a pool's. */
+class GreedyLedger extends Ledger {
+  constructor(options: LedgerOptions) {
+    super({ ...options, rules: withoutMercy(options.rules) });
+  }
+
+  override setRules(rules: LeafRules, now: number): void {
+    super.setRules(withoutMercy(rules), now);
+  }
+}
+
+function withoutMercy(rules: LeafRules): LeafRules {
+  return (leaf) => {
+    const rule = rules(leaf);
+    return rule === null ? null : { ...rule, sticky: leaf.startsWith("clients") };
+  };
+}
+
+/** Takes what PostgreSQL shows of connections outside of pools for nobody's. */
+class PurblindLedger extends Ledger {
+  override backends(
+    worker: number,
+    incarnation: number,
+    shown: ReadonlyMap<string, number>,
+    now: number,
+  ): void {
+    const pools = [...shown].filter(([leaf]) => leaf.startsWith("pool:"));
+    super.backends(worker, incarnation, new Map(pools), now);
+  }
+}
+
 /** Obeys a leader whose epoch is over. */
 class DisloyalTable extends LeaseTable {
   override onGrant(grant: Grant, now: number): readonly Lease[] {
@@ -103,6 +137,13 @@ class SlowTable extends LeaseTable {
 
   override expire(now: number): void {
     super.expire(now - Math.max(0, this.#arrivedAt - this.contactAt));
+  }
+}
+
+/** Takes what it was not told the limit of for unlimited. */
+class FreeTable extends LeaseTable {
+  constructor(options: LeaseTableOptions) {
+    super({ ...options, rules: () => ({ accounts: [], sticky: false }) });
   }
 }
 
@@ -160,6 +201,18 @@ export const mistakes: readonly Mistake[] = [
   {
     what: "a ledger that still charges workers that are gone",
     variant: { makeLedger: (options) => new HauntedLedger(options) },
+  },
+  {
+    what: "a ledger that asks for the slots of connections outside of pools",
+    variant: { faults: [], makeLedger: (options) => new GreedyLedger(options) },
+  },
+  {
+    what: "a ledger that does not count the backends of connections outside of pools",
+    variant: { ...SILENCE, makeLedger: (options) => new PurblindLedger(options) },
+  },
+  {
+    what: "a worker that opens what it was granted nothing of",
+    variant: { faults: [], endless: true, makeTable: (options) => new FreeTable(options) },
   },
   {
     what: "a worker that obeys an older epoch",

@@ -1,5 +1,5 @@
 // The accounts of the ledger's simulation: pools of several databases and users, joined to components by caps of
-// databases and users, and clients. A reload makes a new version of the caps; processes learn of it at their own time.
+// databases and users, connections outside of pools under the same caps, and clients. A reload makes a new version of the caps; processes learn of it at their own time.
 
 import type { LeafRule, LeafRules } from "../../shared/ledger/mod.ts";
 import type { Chance } from "./simulated_world.ts";
@@ -13,6 +13,8 @@ export interface Pool {
 /** Every account a leaf may be in, whether it has a cap at present or not. */
 export interface Topology {
   readonly pools: readonly Pool[];
+  /** Connections outside of pools. */
+  readonly directs: readonly Pool[];
   /** Databases and users that clients come for; each client charges up to three leaves. */
   readonly guests: readonly Pool[];
   readonly accountsOf: ReadonlyMap<string, readonly string[]>;
@@ -29,17 +31,23 @@ export function makeTopology(chance: Chance, many: boolean): Topology {
       pools.push({ leaf: `pool:d${d}/u${u}`, database: `d${d}`, user: `u${u}` });
     }
   }
+  const withDirects = !many && chance.yes(0.5);
+  const directs = pools.filter(() => withDirects && chance.yes(0.6))
+    .map((pool) => ({ ...pool, leaf: `direct:${pool.database}/${pool.user}` }));
   const guests = many ? [] : pools.filter(() => chance.yes(0.5)).slice(0, 3);
   const accountsOf = new Map<string, string[]>();
   for (const { leaf, database, user } of pools) {
     accountsOf.set(leaf, [leaf, `db:${database}`, `user:${user}`]);
+  }
+  for (const { leaf, database, user } of directs) {
+    accountsOf.set(leaf, [`db:${database}`, `user:${user}`]);
   }
   if (guests.length > 0) accountsOf.set("clients", ["clients"]);
   for (const { database, user } of guests) {
     accountsOf.set(`clients/db:${database}`, [`clients/db:${database}`]);
     accountsOf.set(`clients/user:${user}`, [`clients/user:${user}`]);
   }
-  return { pools, guests, accountsOf, leaves: [...accountsOf.keys()] };
+  return { pools, directs, guests, accountsOf, leaves: [...accountsOf.keys()] };
 }
 
 /** One version of the caps: an account that is not in the map has none. */
@@ -52,7 +60,7 @@ export function makeCaps(chance: Chance, topology: Topology): Map<string, number
     if (leaf === "clients") caps.set(leaf, chance.whole(2, 20));
     else if (leaf.startsWith("clients/")) {
       if (chance.yes(0.5)) caps.set(leaf, chance.whole(1, 12));
-    } else {
+    } else if (leaf.startsWith("pool:")) {
       for (const account of accounts.slice(1)) {
         if (!caps.has(account) && chance.yes(0.3)) caps.set(account, chance.whole(1, 20));
       }
@@ -88,7 +96,7 @@ export class Version {
         const cap = caps.get(name);
         return cap === undefined ? [] : [{ name, cap }];
       });
-      if (accounts.length > 0) made.set(leaf, { accounts, sticky: leaf.startsWith("clients") });
+      made.set(leaf, { accounts, sticky: !leaf.startsWith("pool:") });
     }
     this.rules = (leaf) => made.get(leaf) ?? null;
   }

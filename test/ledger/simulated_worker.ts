@@ -2,10 +2,17 @@
 // and closes server connections and admits clients as its demand says and its leases allow, and reports.
 // It also answers what the checks ask: how much it may still act on.
 
-import type { Grant, Lease, LeaseTable, Report } from "../../shared/ledger/mod.ts";
+import type { Grant, LeafRules, Lease, LeaseTable, Report } from "../../shared/ledger/mod.ts";
 import { Backends, type Connection, type Postgres } from "./simulated_postgres.ts";
 import type { Topology } from "./simulated_rules.ts";
 import { Node, type World } from "./simulated_world.ts";
+
+export interface LeaseTableOptions {
+  readonly worker: number;
+  readonly incarnation: number;
+  readonly leaseMs: number;
+  readonly rules?: LeafRules;
+}
 
 export interface WorkerOptions {
   readonly id: number;
@@ -14,9 +21,9 @@ export interface WorkerOptions {
   readonly tickMs: number;
   readonly topology: Topology;
   readonly postgres: Postgres;
-  readonly makeTable: (
-    options: { worker: number; incarnation: number; leaseMs: number },
-  ) => LeaseTable;
+  readonly makeTable: (options: LeaseTableOptions) => LeaseTable;
+  /** What the worker itself knows of the limits, if they are the same for all and for ever. */
+  readonly rules: LeafRules | null;
   /** Names of the coordinators: each hears every report. */
   readonly coordinators: () => readonly Coordination[];
   /** Charges of silent workers may fall to what PostgreSQL shows. */
@@ -28,8 +35,11 @@ export interface Coordination {
   onReport(report: Report): void;
 }
 
+/** A pool, or the connections outside of it: those are one client's each, from beginning to end. */
 export interface WorkerPool {
   readonly leaf: string;
+  readonly database: string;
+  readonly isDirect: boolean;
   readonly lease: Lease;
   readonly backends: Backends;
   readonly idle: Connection[];
@@ -71,14 +81,17 @@ export class Worker extends Node {
 
   constructor(world: World, options: WorkerOptions) {
     super(world, `w${options.id}`, true);
-    const { id, incarnation, leaseMs, topology } = options;
+    const { id, incarnation, leaseMs, topology, rules } = options;
     this.#options = options;
     this.id = id;
     this.incarnation = incarnation;
-    this.table = options.makeTable({ worker: id, incarnation, leaseMs });
+    const known = rules === null ? {} : { rules };
+    this.table = options.makeTable({ worker: id, incarnation, leaseMs, ...known });
     this.idleTimeoutMs = world.chance.pick([500, 3000, 20_000]);
-    this.pools = topology.pools.map(({ leaf }) => ({
+    this.pools = [...topology.pools, ...topology.directs].map(({ leaf, database }) => ({
       leaf,
+      database,
+      isDirect: leaf.startsWith("direct:"),
       lease: this.table.lease(leaf),
       backends: new Backends(),
       idle: [],
@@ -89,10 +102,10 @@ export class Worker extends Node {
       ending: 0,
     }));
     for (const pool of this.pools) this.#byLeaf.set(pool.leaf, pool);
-    const known = new Set(topology.leaves);
+    const leaves = new Set(topology.leaves);
     this.#guests = topology.guests.map(({ database, user }) => ({
       leases: ["clients", `clients/db:${database}`, `clients/user:${user}`]
-        .filter((leaf) => known.has(leaf)).map((leaf) => this.table.lease(leaf)),
+        .filter((leaf) => leaves.has(leaf)).map((leaf) => this.table.lease(leaf)),
       demand: 0,
       admitted: 0,
     }));
@@ -127,7 +140,7 @@ export class Worker extends Node {
         this.#seatGuests();
       } else {
         const pool = chance.pick(this.pools);
-        pool.demand = none ? 0 : chance.whole(1, most);
+        pool.demand = none ? 0 : chance.whole(1, pool.isDirect ? Math.min(most, 5) : most);
         this.#work(pool);
       }
     });
@@ -204,13 +217,15 @@ export class Worker extends Node {
   // Server connections
 
   #work(pool: WorkerPool): void {
-    const { lease, idle, busy, opening } = pool;
+    const { lease, idle, busy, opening, isDirect } = pool;
     const { chance } = this.world;
     this.#expire();
     while (lease.held - pool.closing > lease.limit && idle.length > 0) {
       this.#close(pool, idle.shift()!);
     }
-    while (lease.held - pool.closing > lease.limit && opening.length > 0) {
+    // Nobody's connection ends to make room; one that PostgreSQL may not show yet does without contact.
+    const keepsOpening = isDirect && !this.table.lapsed(this.clock());
+    while (lease.held - pool.closing > lease.limit && opening.length > 0 && !keepsOpening) {
       this.#close(pool, opening.pop()!);
       lease.opening = opening.length;
     }
@@ -220,7 +235,11 @@ export class Worker extends Node {
       busy.push(connection);
     }
     while (busy.length + opening.length < pool.demand && lease.room > 0) this.#open(pool);
-    const tooMany = Math.max(
+    if (isDirect) {
+      for (const connection of idle.splice(0)) this.#close(pool, connection);
+      while (busy.length > pool.demand) this.#close(pool, busy.pop()!);
+    }
+    const tooMany = isDirect ? 0 : Math.max(
       busy.length - pool.demand,
       Math.min(busy.length, lease.held - pool.closing - lease.limit),
     );
@@ -359,7 +378,8 @@ export class Worker extends Node {
     // has not yet seen closed.
     const has = auth && backends !== null ? backends.real : lease.held;
     const silentMs = this.clock() - this.table.contactAt;
-    if (!auth || silentMs <= leaseMs) return Math.max(lease.limit, lease.granted, has);
+    if (!auth) return Math.max(lease.limit, lease.granted, has);
+    if (silentMs <= leaseMs && !lease.waning) return Math.max(lease.limit, lease.granted, has);
     const mayHaveSlept = this.clock() - this.#expiredAt >= leaseMs;
     if (silentMs > 20 * leaseMs && (mayHaveSlept || lease.held <= lease.opening)) return has;
     return Math.max(lease.floor, has);

@@ -7,7 +7,7 @@ import { Coordinator, type Shortcuts, type Shown } from "./simulated_coordinator
 import { Postgres } from "./simulated_postgres.ts";
 import { makeCaps, makeTopology, reloadCaps, type Topology, Version } from "./simulated_rules.ts";
 import { StoreServer } from "./simulated_store.ts";
-import { Worker } from "./simulated_worker.ts";
+import { type LeaseTableOptions, Worker, type WorkerPool } from "./simulated_worker.ts";
 import { CALM, Chance, Node, type Weather, World } from "./simulated_world.ts";
 import { type Cluster, ExactRule, Shares } from "./simulation_checks.ts";
 
@@ -37,17 +37,11 @@ export type Fault = typeof FAULTS[number];
 
 type Link = readonly [from: string, to: string];
 
-export interface TableOptions {
-  readonly worker: number;
-  readonly incarnation: number;
-  readonly leaseMs: number;
-}
-
 /** What a run is made of instead of the real thing: the mistakes that the simulation has to find. */
 export interface Variant {
   readonly shortcuts?: Shortcuts;
   readonly makeLedger?: (options: LedgerOptions) => Ledger;
-  readonly makeTable?: (options: TableOptions) => LeaseTable;
+  readonly makeTable?: (options: LeaseTableOptions) => LeaseTable;
   /** With or without a login to PostgreSQL; chosen by the seed if not given. */
   readonly auth?: boolean;
   /** Chosen by the seed if not given. */
@@ -249,6 +243,7 @@ class Simulation implements Cluster {
         topology: this.topology,
         postgres: this.#postgres,
         makeTable,
+        rules: this.#faults.includes("reload") ? null : this.#version.rules,
         coordinators: () => this.coordinators,
         auth: this.#auth,
       }),
@@ -269,8 +264,8 @@ class Simulation implements Cluster {
     for (const database of databases) {
       this.#world.schedule(chance.between(0.5, slow ? 3500 : 20), () => {
         for (const worker of this.workers) {
-          for (const { leaf, backends } of worker.pools) {
-            if (backends.open === 0 || !leaf.startsWith(`pool:${database}/`)) continue;
+          for (const { leaf, database: of, backends } of worker.pools) {
+            if (backends.open === 0 || of !== database) continue;
             const leaves = shown.get(worker.key) ?? new Map<string, number>();
             shown.set(worker.key, leaves.set(leaf, backends.open));
           }
@@ -499,8 +494,8 @@ class Simulation implements Cluster {
     this.workers = this.workers.filter((worker) => worker.alive);
     for (let round = 0; round < 2; round++) {
       for (const worker of this.workers) {
-        for (const { leaf } of worker.pools) {
-          worker.demand(leaf, chance.yes(0.3) ? 0 : chance.whole(1, chance.pick([2, 6, 20])));
+        for (const pool of worker.pools) {
+          worker.demand(pool.leaf, chance.yes(0.3) ? 0 : chance.whole(1, this.#mostOf(pool)));
         }
       }
       this.#runFor(SETTLED_MS);
@@ -510,7 +505,7 @@ class Simulation implements Cluster {
     const pool = chance.pick(starving.pools);
     starving.demand(pool.leaf, 0);
     this.#runFor(2500);
-    starving.demand(pool.leaf, 10);
+    starving.demand(pool.leaf, pool.isDirect ? 2 : 10);
     const { reportsSent } = starving;
     while (starving.reportsSent < reportsSent + 2) this.#runFor(50);
     this.#runFor(1100);
@@ -522,6 +517,10 @@ class Simulation implements Cluster {
     this.#runFor(SETTLED_MS);
     this.#checkShares(`with demand of ${starving.name}, which starved in ${pool.leaf}`);
     this.#watchSteadyDemand();
+  }
+
+  #mostOf({ isDirect }: WorkerPool): number {
+    return isDirect ? 3 : this.chance.pick([2, 6, 20]);
   }
 
   #watchSteadyDemand(): void {

@@ -168,6 +168,11 @@ interface Cell {
   hasOne: boolean;
 }
 
+/** Clients need slots of several leases at once. */
+function isOfClients({ leaf }: Lease): boolean {
+  return leaf.startsWith("clients");
+}
+
 /** Averages of demand are at the demand but for this. */
 const AVERAGING = 1.05;
 
@@ -202,21 +207,42 @@ export class Shares {
     return cell !== undefined && cell.accounts.some(({ name }) => this.#scarce.has(name));
   }
 
-  /** Those that have to wait for their turn now and then. */
+  /** Those that have to wait for their turn now and then, if there are slots that nobody keeps for himself. */
   waiting(): { readonly worker: Worker; readonly lease: Lease }[] {
-    return this.#cells.filter(({ lease, sticky }) =>
-      !sticky && lease.wanted > 0 && this.isScarce(lease.leaf)
+    return this.#cells.filter(({ lease, accounts }) =>
+      !isOfClients(lease) && lease.wanted > 0 && this.isScarce(lease.leaf) &&
+      accounts.every(({ name, cap }) => this.#stuck(name) < cap)
     );
+  }
+
+  #used(account: string): number {
+    let used = 0;
+    for (const { lease } of this.#members.get(account)!) {
+      used += Math.max(lease.granted, lease.held);
+    }
+    return used;
+  }
+
+  /** Slots of an account that are not taken back. */
+  #stuck(account: string): number {
+    let stuck = 0;
+    for (const { lease, sticky } of this.#members.get(account)!) if (sticky) stuck += lease.held;
+    return stuck;
   }
 
   /** The reason why they are not right, or null. */
   check(): string | null {
     for (const cell of this.#cells) {
       const { worker, lease, sticky } = cell;
-      if (cell.accounts.some(({ name }) => this.#scarce.has(name))) continue;
       const what =
         `${worker.name} ${lease.leaf} (wants ${lease.wanted}, granted ${lease.granted}, holds ${lease.held})`;
-      if (!sticky && lease.held < Math.min(lease.wanted, lease.granted)) {
+      // While more is charged than a cap that was lowered nothing is granted, not even what is held.
+      const fits = cell.accounts.every(({ name, cap }) => this.#used(name) <= cap);
+      if (sticky && fits && lease.granted < lease.held) {
+        return `${what} is asked for what it may keep`;
+      }
+      if (cell.accounts.some(({ name }) => this.#scarce.has(name))) continue;
+      if (!isOfClients(lease) && lease.held < Math.min(lease.wanted, lease.granted)) {
         return `${what} does not use what it has`;
       }
       if (Math.max(lease.granted, sticky ? lease.held : 0) >= lease.wanted) continue;
@@ -229,11 +255,9 @@ export class Shares {
 
   /** Why an account is no reason to give a cell no more; null if it is one: full, used, and fairly divided. */
   #slackOf({ name, cap }: { name: string; cap: number }, { lease }: Cell): string | null {
-    const members = this.#members.get(name)!;
-    let granted = 0;
-    for (const member of members) granted += Math.max(member.lease.granted, member.lease.held);
-    if (granted < cap) return `${name} has ${cap - granted} free`;
-    const envied = members.find(({ lease: theirs, sticky }) => {
+    const used = this.#used(name);
+    if (used < cap) return `${name} has ${cap - used} free`;
+    const envied = this.#members.get(name)!.find(({ lease: theirs, sticky }) => {
       const stuck = sticky ? theirs.held : 0;
       if (theirs.granted > Math.max(theirs.wanted, stuck)) return true;
       if (theirs.granted <= Math.max(1, stuck)) return false;
