@@ -362,7 +362,7 @@ export class ServerConnection implements StreamOwner {
 
   onCancelEnded(timedOut: boolean): void {
     this.cancels--;
-    if (this.state === ServerState.closed) return;
+    if (this.isClosed || this.consumer !== null) return;
     // A cancel request that nobody answered may still arrive: never let it meet the next client.
     if (timedOut) this.closeNeeded = true;
     if (this.client === null && this.cancels === 0 && this.state !== ServerState.idle) {

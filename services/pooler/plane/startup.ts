@@ -171,11 +171,14 @@ function asciiOnly(text: string): string {
   ).join("");
 }
 
+/** As PostgreSQL reads it: `database` as it stands here, or a boolean, which may be cut and in any case. */
 function replicationOf(value: string): Replication | null | "invalid" {
+  if (value === "database") return "logical";
   const word = value.toLowerCase();
-  if (word === "database") return "logical";
-  if (["true", "on", "yes", "1", "t", "y"].includes(word)) return "physical";
-  return ["false", "off", "no", "0", "f", "n"].includes(word) ? null : "invalid";
+  const means = (whole: string, least: number) => word.length >= least && whole.startsWith(word);
+  if (word === "1" || means("true", 1) || means("yes", 1) || word === "on") return "physical";
+  if (word === "0" || means("false", 1) || means("no", 1) || means("off", 2)) return null;
+  return "invalid";
 }
 
 function sameBytes(known: Uint8Array, bytes: Uint8Array, at: number, length: number): boolean {
