@@ -26,7 +26,10 @@ export class Fleet {
     this.broker = broker;
     this.port = port;
     // Nobody here hands out slots.
-    this.#ini = withDefaults(ini, { pgbouncer: { budget_mode: "static" } });
+    this.#ini = withDefaults(ini, {
+      // Each worker has its part: that must do however the kernel spreads the clients.
+      pgbouncer: { budget_mode: "static", max_client_conn: 1000 },
+    });
     this.#ids = ids;
   }
 
