@@ -1,4 +1,4 @@
-// The first half of the regression tests that Debian's PostgreSQL brings, in session mode in front of the newest
+// The first third of the regression tests that Debian's PostgreSQL brings, in session mode in front of the newest
 // PostgreSQL, which need not give the replies that they were written for.
 // limit: 300 s
 

@@ -1,4 +1,4 @@
-// The second half of the regression tests that Debian's PostgreSQL brings, in session mode in front of the newest
+// The second third of the regression tests that Debian's PostgreSQL brings, in session mode in front of the newest
 // PostgreSQL, which need not give the replies that they were written for.
 // limit: 300 s
 
@@ -11,6 +11,6 @@ runRegressTests({
   version: "18",
   mode: "session",
   from: "select_into",
-  before: null,
+  before: "select_views",
   conversations: [simple],
 });

@@ -1,4 +1,4 @@
-// PostgreSQL's regression tests in session mode: queries, indexes, privileges.
+// PostgreSQL's regression tests in session mode: queries, transactions, cursors, arrays.
 // limit: 300 s
 
 import { needs } from "../../support/needs.ts";
@@ -10,6 +10,6 @@ runRegressTests({
   version: "15",
   mode: "session",
   from: "select_into",
-  before: "create_table_like",
+  before: "brin",
   conversations: [simple, extendedBinary],
 });

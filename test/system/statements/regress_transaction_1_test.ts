@@ -1,4 +1,4 @@
-// The first half of PostgreSQL's regression tests in transaction mode, without what needs a session.
+// The first third of PostgreSQL's regression tests in transaction mode, without what needs a session.
 // limit: 300 s
 
 import { needs } from "../../support/needs.ts";

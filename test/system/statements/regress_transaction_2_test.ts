@@ -1,4 +1,4 @@
-// The second half of PostgreSQL's regression tests in transaction mode, without what needs a session.
+// The second third of PostgreSQL's regression tests in transaction mode, without what needs a session.
 // limit: 300 s
 
 import { needs } from "../../support/needs.ts";
@@ -10,6 +10,6 @@ runRegressTests({
   version: "15",
   mode: "transaction",
   from: "select_into",
-  before: null,
+  before: "select_views",
   conversations: [simplePipelined, extendedBinary],
 });

@@ -1,0 +1,15 @@
+// The last third of PostgreSQL's regression tests in transaction mode, without what needs a session.
+// limit: 300 s
+
+import { needs } from "../../support/needs.ts";
+import { extendedBinary, simplePipelined } from "./conversation.ts";
+import { runRegressTests } from "./regress.ts";
+
+needs("postgresql", "postgresql-regress");
+runRegressTests({
+  version: "15",
+  mode: "transaction",
+  from: "select_views",
+  before: null,
+  conversations: [simplePipelined, extendedBinary],
+});
