@@ -21,7 +21,7 @@ export interface NotificationCounts {
   received: number;
   /** Passed on, once for each client. */
   delivered: number;
-  /** Not passed on, since their client had too many of them. */
+  /** Not passed on: their client had too many of them, or left. */
   dropped: number;
 }
 

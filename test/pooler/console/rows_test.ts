@@ -289,6 +289,8 @@ tests(
     auto.servers.add(fakeServer());
     addPool(plane, auto);
     addPool(plane, fakePool(plane.config, "auto", "v", { clients: 1 }));
+    const outside = { database: "auto", user: "u", servers: new Set([fakeServer()]) };
+    plane.direct = new Map([["auto u", outside]]);
     const names = [
       "name",
       "host",
@@ -306,7 +308,7 @@ tests(
     ]);
     assert.equal(
       pick(rows, "load_balance_hosts", "current_connections", "current_client_connections"),
-      [["round-robin", 0, 0], [null, 1, 4], [null, 0, 0]],
+      [["round-robin", 0, 0], [null, 2, 4], [null, 0, 0]],
     );
   },
 );
@@ -320,6 +322,8 @@ tests("SHOW USERS shows users of the files, the pools and the clients", () => {
   const pool = fakePool(plane.config, "shop", "known", { clients: 2 });
   pool.servers.add(fakeServer());
   addPool(plane, pool);
+  const outside = { database: "shop", user: "known", servers: new Set([fakeServer()]) };
+  plane.direct = new Map([["shop known", outside]]);
   for (const id of [1, 2]) plane.clients.add(fakeClient({ id, user: "stranger", pool }));
   assert.equal(
     pick(
@@ -331,7 +335,7 @@ tests("SHOW USERS shows users of the files, the pools and the clients", () => {
       "current_client_connections",
     ),
     [
-      ["known", "", null, 1, 0],
+      ["known", "", null, 2, 0],
       ["limited", "3", null, 0, 0],
       ["stranger", "", null, 0, 2],
     ],

@@ -120,6 +120,7 @@ export function* databaseRows({ plane }: Moment): Generator<Row> {
     if (!databases.has(name)) databases.set(name, pool.database);
     add(usages, name, pool.servers.size, pool.clients);
   }
+  for (const { database, servers } of plane.direct.values()) add(usages, database, servers.size, 0);
   const seconds = (ms: number) => Math.floor(ms / 1000);
   for (const database of databases.values()) {
     const usage = usages.get(database.name) ?? { servers: 0, clients: 0 };
@@ -183,7 +184,9 @@ function userNames(plane: PlaneView): Set<string> {
 export function* userRows({ plane }: Moment): Generator<Row> {
   const { users, settings } = plane.config;
   const usages = new Map<string, Usage>();
-  for (const { user, servers } of plane.pools.values()) add(usages, user, servers.size, 0);
+  for (const { user, servers } of [...plane.pools.values(), ...plane.direct.values()]) {
+    add(usages, user, servers.size, 0);
+  }
   // The database may name the user of the servers: clients are counted under their own.
   for (const { user, pool } of plane.clients) if (pool !== null) add(usages, user, 0, 1);
   const part = (size: number | null | undefined) => {
