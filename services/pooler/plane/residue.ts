@@ -43,6 +43,8 @@ export class Residue {
   /** Session locks may have been taken or given back: only the server knows. */
   locksUnsure = false;
   readonly listen = new ListenState();
+  /** A text with flags is not answered yet: without one, what may happen, below, is false. */
+  isExpecting = false;
   /** What is not answered yet may reset what the client asked for at its login. */
   mayReset = false;
   /** A SET that is not answered yet may lead a parameter back to its default. */
@@ -58,6 +60,7 @@ export class Residue {
 
   /** A text with these flags goes to the server. */
   expect(flags: number): void {
+    this.isExpecting = true;
     if ((flags & (SqlFlag.sets | SqlFlag.setsReported)) !== 0) this.maySet = true;
     if ((flags & (SqlFlag.setsReported | SqlFlag.setsLocal)) !== 0) this.#maySetReported = true;
     if ((flags & SqlFlag.sets) !== 0) this.#maySetUnreported = true;
@@ -85,11 +88,8 @@ export class Residue {
 
   /** All is answered. */
   endCycles(): void {
-    this.mayReset =
-      this.setsDefault =
-      this.resetsAll =
-      this.maySet =
-        false;
+    this.isExpecting = this.mayReset = this.setsDefault = false;
+    this.resetsAll = this.maySet = false;
     this.#maySetReported = this.#maySetUnreported = false;
     if (this.wipe === Wipe.nothing) this.#parsed = false;
   }

@@ -720,7 +720,7 @@ export class ServerConnection implements StreamOwner {
     this.residue.listen.endCycle(this.status === statusIdle, requests.count === 0);
     if (requests.cycles === 0) {
       this.mayDiscard = false;
-      this.residue.endCycles();
+      if (this.residue.isExpecting) this.residue.endCycles();
     }
     counters[Counter.queries]!++;
     counters[Counter.queryTime]! += now - this.requestAt;

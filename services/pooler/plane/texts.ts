@@ -75,6 +75,7 @@ export class Texts {
     channels: readonly string[] = noChannels,
   ): void {
     if ((flags & SqlFlag.discards) !== 0 && server.prepared.size > 0) server.mayDiscard = true;
+    server.residue.isExpecting = true;
     if ((flags & SqlFlag.setsDefault) !== 0) server.residue.setsDefault = true;
     if ((flags & SqlFlag.resetsAll) !== 0) server.residue.resetsAll = true;
     // What comes behind it is to find what the client asked for.
