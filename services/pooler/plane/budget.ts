@@ -4,7 +4,7 @@
 // Invariants: a slot is taken before what it is for is opened, and given back when that has ended at
 // the other side too; without contact leases only shrink, see shared/ledger.
 
-import { type Grant, type Lease, LeaseTable } from "../../../shared/ledger/mod.ts";
+import { type Grant, leafRules, type Lease, LeaseTable } from "../../../shared/ledger/mod.ts";
 import type { Plane } from "./plane.ts";
 
 /** What a lease is for. */
@@ -41,7 +41,8 @@ export class Budget {
     this.#plane = plane;
     this.#refreshMs = Math.min(refreshMs, leaseMs / refreshesPerLease);
     const { workerId, incarnation } = plane.seat;
-    this.#table = new LeaseTable({ worker: workerId, incarnation, leaseMs });
+    const rules = leafRules(plane.config);
+    this.#table = new LeaseTable({ worker: workerId, incarnation, leaseMs, rules });
   }
 
   lease(leaf: string, owner: LeaseOwner): Lease {
