@@ -156,14 +156,14 @@ export class Prepared {
     if (zeroAt(bytes, nameEnd + 1, next) >= next) return false;
     server.synced = false;
     pool.counters[Counter.clientParses]!++;
-    const refused = this.#plane.texts.refusalOf(
-      client,
-      server,
-      parseFlags(bytes, at, next, server.session.isPlain),
-    );
-    if (refused !== null) {
-      this.putFailing(server, refused);
-      return true;
+    // Its flags come with the statement, unless they say whether there will be one.
+    if (pool.featureWarnings === "refuse") {
+      const flags = parseFlags(bytes, at, next, server.session.isPlain);
+      const refused = this.#plane.texts.refusalOf(client, server, flags);
+      if (refused !== null) {
+        this.putFailing(server, refused);
+        return true;
+      }
     }
     client.names ??= new StatementNames(pool.statements);
     const taken = client.names.get(bytes, nameFrom, nameEnd);
