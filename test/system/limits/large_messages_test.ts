@@ -1,7 +1,7 @@
 // Messages of many megabytes, of every kind that may be so large, in both directions: each passes through whole, in
 // pieces no larger than a buffer, while another client of the same worker is served.
 
-import { assert, suite } from "../../support/harness.ts";
+import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import { startPgweir } from "../../support/pgweir.ts";
@@ -22,12 +22,20 @@ const login = { user: "postgres", database: "postgres" };
 /** What a worker may keep of a message of any size. */
 const mostMib = 8;
 
-/** Beside a bystander, with an eye on the worker's memory. */
+/**
+ * Beside a bystander, with an eye on the worker's memory. An engine takes some more for its garbage now and then, but
+ * what is kept of a message is kept every time: one of three times must be flat.
+ */
 async function flat(what: string, work: (client: BulkClient) => Promise<void>): Promise<void> {
-  const client = await BulkClient.login(pooler, login);
-  const grown = await growthOf(pooler.pid, () => besides(pooler, login, () => work(client)));
-  assert.ok(grown <= mostMib, `${what}: grew by ${grown.toFixed(1)} MiB`);
-  client.close();
+  const grown: string[] = [];
+  while (grown.length < 3) {
+    const client = await BulkClient.login(pooler, login);
+    const mib = await growthOf(pooler.pid, () => besides(pooler, login, () => work(client)));
+    client.close();
+    if (mib <= mostMib) return;
+    grown.push(mib.toFixed(1));
+  }
+  throw new Error(`${what}: grew by ${grown.join(", ")} MiB`);
 }
 
 /** SQL for a text of so many FILL, quicker to make than by one letter at a time. */
@@ -133,8 +141,34 @@ tests("an unnamed statement of 20 MiB passes, and a named one is refused at once
       assert.is(await client.replies(), 'T D("next") C"SELECT 1" Z(I)');
     });
   }
-  const states = (await postgres.backends()).map((backend) => backend.state);
-  assert.ok(states.every((state) => state === "idle"), states.join());
+  await until(
+    "their servers to be free",
+    async () => (await postgres.backends()).every((backend) => backend.state === "idle"),
+  );
+});
+
+// After an error all is skipped up to the Sync, and after a failed COPY its late data are; a length that was lost on the
+// way made a message of what stood in the middle of another.
+tests("large messages that are to be ignored are ignored whole", async () => {
+  const size = 6 * MIB;
+  await flat("ignored messages", async (client) => {
+    const bind = around(f.B("", "", [GAP]), size, true);
+    const query = around(f.Q(`SELECT '${GAP}'`), size);
+    const parse = around(f.P("large", `SELECT '${GAP}'`), size / 2);
+    const data = around(f.d(GAP), size);
+    client.send(f.P("", "SELEC"));
+    await client.sendLarge(bind[0], size, bind[1]);
+    await client.sendLarge(parse[0], size / 2, parse[1]);
+    await client.sendLarge(query[0], size, query[1]);
+    client.send(f.E(), f.S(), f.Q("SELECT 'next'"));
+    const next = 'T D("next") C"SELECT 1" Z(I)';
+    assert.is(await client.replies(2), `E(42601) Z(I) ${next}`);
+    client.send(f.Q("COPY texts FROM STDIN (FORMAT binary)"), f.d("no head of a file"));
+    assert.is(await client.replies(), "G E(22P04) Z(I)");
+    await client.sendLarge(data[0], size, data[1]);
+    client.send(f.c(), f.Q("SELECT 'next'"));
+    assert.is(await client.replies(), next);
+  });
 });
 
 // After an error all is skipped up to the Sync, and after a failed COPY its late data are; a length that was lost on the

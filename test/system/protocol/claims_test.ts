@@ -149,6 +149,24 @@ test("nothing of a message with an impossible length reaches a server", async ()
   }
 });
 
+test("a length that PostgreSQL refuses is refused before a server has seen it", async () => {
+  // One byte more than PostgreSQL takes was passed on: it closed the connection, and the client heard of a crash.
+  const warm = await open(pooler);
+  const backends = async () => (await postgres.backends()).map((backend) => backend.pid).join();
+  await warm.query("SELECT 1");
+  const before = await backends();
+  for (const type of ["Q", "P", "B", "F"]) {
+    const direct = await open(postgres);
+    direct.send(badFrame(type, LONGEST + 1, junk));
+    await direct.closed;
+    const client = await open(pooler);
+    client.send(badFrame(type, LONGEST + 1, junk));
+    assert.is(await client.repliesUntilClosed(), "E(08P01) closed", type);
+  }
+  assert.is(await backends(), before);
+  await warm.end();
+});
+
 test("a server that claims a GiB and sends nothing of it costs nothing but its client", async () => {
   // The other side: room was made for a row as long as the server said.
   const row = rowDescription([{ name: "v", typeOid: 25, typeSize: -1 }]);
