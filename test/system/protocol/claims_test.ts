@@ -167,6 +167,30 @@ test("a length that PostgreSQL refuses is refused before a server has seen it", 
   await warm.end();
 });
 
+test("a name is taken whole up to half a buffer, cut or not, and refused beyond a buffer", async () => {
+  // The name in a Bind is looked for as it arrives: one that was cut was taken for the end of the message, or the
+  // connection waited for room that never came.
+  for (const length of [9_994, 20_000, 32_700]) {
+    const name = "n".repeat(length);
+    const parts = [f.P(name, "SELECT 1"), f.S(), f.B("", name), f.E(), f.S()];
+    const bytes = concatBytes(...parts);
+    // Describe and Close have a limit of PostgreSQL's own.
+    const more = length < 10_000 ? [f.D("S", name), f.C("S", name), f.S()] : [];
+    const cuts = [[], [6], [length], [length + 50, length + 60], [1, 2 * length], [1.5 * length]];
+    for (const cut of cuts) {
+      const client = await open(pooler);
+      await client.sendCut(concatBytes(bytes, ...more), cut, 3);
+      const closed = more.length > 0 ? " t(0) T 3 Z(I)" : "";
+      const replies = await client.replies(more.length > 0 ? 3 : 2, { values: true });
+      assert.is(replies, `1 Z(I) 2 D("1") C"SELECT 1" Z(I)${closed}`, `${length} cut at ${cut}`);
+      await client.end();
+    }
+  }
+  const client = await open(pooler);
+  client.send(f.P("n".repeat(100_000), "SELECT 1"), f.B("", "n".repeat(100_000)), f.E(), f.S());
+  assert.match(await client.repliesUntilClosed(), /^(1 )?E\(08P01\) closed$/);
+});
+
 test("a server that claims a GiB and sends nothing of it costs nothing but its client", async () => {
   // The other side: room was made for a row as long as the server said.
   const row = rowDescription([{ name: "v", typeOid: 25, typeSize: -1 }]);
