@@ -80,7 +80,15 @@ export class Journal {
     while (requests.count > 0 && requests.front() !== Request.sync) {
       if (hasJournal(requests.pop())) undone.push(this.done());
     }
-    this.#undo(undone, names);
+    if (undone.length > 0) {
+      // In the order in which it was done, since what was noted later built upon it: a statement that was
+      // given up and prepared again may have been given up once more.
+      this.#keeping(this.#entries.slice(this.#at).concat(undone), () => {
+        this.#undo(this.#entries.slice(this.#at), names);
+        this.#undo(undone, names);
+        this.#redo(names);
+      });
+    }
     return isOurs ? undone[0]?.failure ?? null : null;
   }
 
@@ -127,21 +135,43 @@ export class Journal {
    * which is noted already and which the server has yet to do.
    */
   onDiscard(names: StatementNames | null): void {
-    const pending = this.#entries.slice(this.#at);
-    const table = this.#table;
-    for (const { added, nameAdded } of pending) {
-      if (added !== null) table.retain(added);
-      if (nameAdded !== null) table.retain(nameAdded.statement);
-    }
-    this.#prepared.clear();
-    names?.clear();
-    for (const { added, removed, nameAdded, nameRemoved } of pending) {
-      if (removed !== null) this.#prepared.remove(removed);
-      if (added !== null) this.#prepared.add(added);
-      if (nameRemoved !== null) names?.remove(nameRemoved);
+    this.#keeping(this.#entries.slice(this.#at), () => {
+      this.#prepared.clear();
+      names?.clear();
+      this.#redo(names);
+    });
+  }
+
+  /** Does again what is noted; of what changes nothing now there will be nothing to undo. */
+  #redo(names: StatementNames | null): void {
+    for (let i = this.#at; i < this.#entries.length; i++) {
+      const { added, removed, nameAdded, nameRemoved, failure, group } = this
+        .#entries[i] as JournalEntry;
+      const gone = removed !== null && this.#prepared.has(removed) ? removed : null;
+      const come = added !== null && !this.#prepared.has(added) ? added : null;
+      if (gone !== null) this.#prepared.remove(gone);
+      if (come !== null) this.#prepared.add(come);
+      const nameGone = nameRemoved !== null && names?.remove(nameRemoved) ? nameRemoved : null;
       if (nameAdded !== null) names?.put(nameAdded);
-      if (added !== null) table.release(added);
-      if (nameAdded !== null) table.release(nameAdded.statement);
+      const entry = {
+        added: come,
+        removed: gone,
+        nameAdded,
+        nameRemoved: nameGone,
+        failure,
+        group,
+      };
+      this.#entries[i] = entry;
     }
+  }
+
+  /** While the tables are taken apart none of these statements may be forgotten. */
+  #keeping(entries: readonly JournalEntry[], change: () => void): void {
+    const statements = entries.flatMap(({ added, removed, nameAdded, nameRemoved }) =>
+      [added, removed, nameAdded?.statement, nameRemoved?.statement].filter((each) => each != null)
+    );
+    for (const statement of statements) this.#table.retain(statement);
+    change();
+    for (const statement of statements) this.#table.release(statement);
   }
 }

@@ -277,14 +277,15 @@ export class StatementNames {
     entry.statement = statement;
   }
 
-  remove(entry: StatementName): void {
+  /** False if it is not there. */
+  remove(entry: StatementName): boolean {
     let previous: StatementName | null = null;
     let at = this.#byHash.get(entry.hash) ?? null;
     while (at !== null && at !== entry) {
       previous = at;
       at = at.next;
     }
-    if (at === null) return;
+    if (at === null) return false;
     if (previous !== null) previous.next = entry.next;
     else if (entry.next !== null) this.#byHash.set(entry.hash, entry.next);
     else this.#byHash.delete(entry.hash);
@@ -292,6 +293,7 @@ export class StatementNames {
     if (this.#last === entry) this.#last = null;
     this.size--;
     this.#discharge(entry);
+    return true;
   }
 
   clear(): void {
@@ -348,6 +350,10 @@ export class PreparedOnServer {
   isFull(bytes: number, most: number): boolean {
     const { size } = this.#uses;
     return size >= most || (size > 0 && this.#bytes + bytes > serverMax);
+  }
+
+  has(statement: Statement): boolean {
+    return this.#uses.has(statement);
   }
 
   /** Whether the server has it; counts as a use. */
