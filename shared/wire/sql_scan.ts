@@ -119,6 +119,7 @@ const RESET = word("reset");
 const SESSION = word("session");
 const SET = word("set");
 const T = word("t");
+const TABLE = word("table");
 const TEMP = word("temp");
 const TEMPORARY = word("temporary");
 const TIME = word("time");
@@ -491,6 +492,10 @@ function dropsOnCommit(bytes: Uint8Array, at: number, to: number): boolean {
 function intoBefore(bytes: Uint8Array, from: number, at: number): boolean {
   let end = spaceStart(bytes, from, at);
   let start = lettersStart(bytes, from, end);
+  if (same(bytes, start, end, TABLE)) {
+    end = spaceStart(bytes, from, start);
+    start = lettersStart(bytes, from, end);
+  }
   const scoped = same(bytes, start, end, LOCAL) || same(bytes, start, end, GLOBAL);
   if (!scoped && !same(bytes, start, end, INTO)) return false;
   end = spaceStart(bytes, from, start);

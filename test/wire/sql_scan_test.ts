@@ -243,6 +243,8 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["SELECT 1 INTO TEMP t", "makesTemp"],
     ["select a, b into temporary table t from u", "makesTemp"],
     ["SELECT 1 INTO LOCAL TEMP t", "makesTemp"],
+    ["SELECT 1 INTO TABLE pg_temp.t", "makesTemp"],
+    ['select 1 as x into table "pg_temp".t', "makesTemp"],
     ["SELECT 1 INTO\n\tGLOBAL\n\tTEMPORARY t", "makesTemp"],
     ["SELECT 1INTO TEMP t", "makesTemp"],
     ["SELECT $$a$$INTO TEMP t", "makesTemp"],

@@ -527,10 +527,11 @@ export class ClientSession implements StreamOwner {
                   : parseFlags(bytes, at, next, server.session.isPlain);
                 server.synced = false;
                 (this.pool as Pool).counters[Counter.clientParses]!++;
-                if (
-                  flags !== 0 &&
-                  plane.texts.onParse(this, server, flags, at, next, run) === Verdict.replaced
-                ) {
+                const verdict = flags === 0
+                  ? Verdict.pass
+                  : plane.texts.onParse(this, server, flags, at, next, run);
+                if (verdict === Verdict.wait) return this.#hold(server, run, at, end);
+                if (verdict === Verdict.replaced) {
                   run = at;
                   keep = false;
                   break;

@@ -154,6 +154,8 @@ export class Texts {
       server.parsedChannels = unlistens(arena.bytes, from, to);
     }
     if ((flags & SqlFlag.discards) !== 0 && client.names !== null) {
+      // Which names there are may depend on what is not answered yet.
+      if (server.requests.cycles > 0 && server.isUnsure) return Verdict.wait;
       const name = deallocated(client.names, arena.bytes, from, to);
       if (name !== null) {
         outlet.pass(run, at);

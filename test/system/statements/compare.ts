@@ -26,15 +26,21 @@ export type Mask = (message: Message) => Message;
 
 const FIRST_USER_OID = 16384;
 
+/** The times that VERBOSE tells of. */
+const TIMES = /(user|system|elapsed): \d+\.\d+ s/g;
 const TEMPORARY_SCHEMA = /\0spg_temp_\d+\0/;
 
-/** What no two servers need have in common: the sender of a notification, the session's temporary schema. */
+/** What no two servers need have in common: the sender of a notification, times, the session's temporary schema. */
 export function maskAlways(reply: Message): Message {
   const { type, body } = reply;
   if (type === Backend.notification) {
     const masked = body.slice();
     writeInt32(masked, 0, 0);
     return { type, body: masked };
+  }
+  if (type === Backend.noticeResponse) {
+    const text = Buffer.from(body).toString("latin1").replace(TIMES, "$1: s");
+    return { type, body: new Uint8Array(Buffer.from(text, "latin1")) };
   }
   if (type === Backend.errorResponse) {
     const text = Buffer.from(body).toString("latin1");
