@@ -15,6 +15,11 @@ import type { ServerConnection } from "./server.ts";
 
 const underWayMax = 16;
 const waitingMax = 1000;
+/** Queries of the pooler's that go in front of a client's take about so long. */
+const soonMs = 2;
+/** What a cancel has reached ends in this time, unless it was not heard. */
+const repeatMs = 100;
+const repeatsMax = 3;
 
 type Done = (outcome: CancelOutcome) => void;
 
@@ -101,6 +106,10 @@ export class Cancels {
       return;
     }
     const server = client.tunnel === null ? client.server : client.tunnel.server;
+    if (server !== null && isBeingPrepared(client, server)) {
+      this.#later(client, server, () => this.perform(processId, secret, done), done);
+      return;
+    }
     if (server === null || server.secret === null || !worksFor(client, server)) {
       done("idle");
       return;
@@ -139,7 +148,32 @@ export class Cancels {
     }
   }
 
-  #start(client: ClientSession | null, server: ServerConnection, done: Done[]): void {
+  /** What the client has asked for begins in a moment, if not already: `again`, unless it is over by then. */
+  #later(client: ClientSession, server: ServerConnection, again: () => void, done: Done): void {
+    const { answered } = server;
+    this.#plane.reactor.after(soonMs, () => {
+      if (client.server === server && server.answered === answered) again();
+      else done("idle");
+    });
+  }
+
+  /** A backend that had not begun when the cancel came ignores it: then it is sent once more. */
+  #repeat(client: ClientSession, server: ServerConnection, answered: number, left: number): void {
+    if (left === 0) return;
+    this.#plane.reactor.after(repeatMs, () => {
+      const isSame = worksFor(client, server) && server.answered === answered;
+      if (!isSame || this.#underWay.has(server) || this.#underWay.size >= underWayMax) return;
+      this.#start(client, server, [], left - 1);
+    });
+  }
+
+  #start(
+    client: ClientSession | null,
+    server: ServerConnection,
+    done: Done[],
+    repeats = repeatsMax,
+  ): void {
+    const { answered } = server;
     const connection = new CancelConnection(this.#plane, client, server, done, (end, again) => {
       this.#underWay.delete(server);
       if (end !== "closed") {
@@ -149,6 +183,9 @@ export class Cancels {
         this.#start(client, server, again);
       } else {
         for (const each of again) each("idle");
+        if (client !== null && client.tunnel === null) {
+          this.#repeat(client, server, answered, repeats);
+        }
       }
       this.#next();
     });
@@ -172,6 +209,12 @@ export class Cancels {
 /** Whether it may still run what a client has left; another client's must never be cancelled. */
 function isAbandoned(server: ServerConnection): boolean {
   return server.isClosed || (server.client === null && runsSomething(server));
+}
+
+/** A query of the pooler's runs in front of what the client has asked for. */
+function isBeingPrepared(client: ClientSession, server: ServerConnection): boolean {
+  return client.tunnel === null && server.requests.front() === Request.ownQuery &&
+    (server.requests.count > 1 || client.buffered > 0);
 }
 
 /** What goes through a tunnel nobody knows: it may be something, and is nobody else's in any case. */

@@ -104,6 +104,8 @@ export class ServerConnection implements StreamOwner {
   /** When its last request began, for the time counters. */
   requestAt = 0;
   transactionAt = 0;
+  /** Requests of clients that it has answered. */
+  answered = 0;
   /** Close it at the next release. */
   closeNeeded = false;
 
@@ -138,10 +140,7 @@ export class ServerConnection implements StreamOwner {
     plane.openServers++;
     this.address = host;
     this.port = port;
-    if (isSocketDir(host)) {
-      this.#dial();
-      return;
-    }
+    if (isSocketDir(host)) return this.#dial();
     plane.resolve(host, (addresses, reason) => {
       if (this.state === ServerState.closed) return;
       const address = addresses[Math.floor(Math.random() * addresses.length)];
@@ -722,6 +721,7 @@ export class ServerConnection implements StreamOwner {
       this.mayDiscard = false;
       if (this.residue.isExpecting) this.residue.endCycles();
     }
+    this.answered++;
     counters[Counter.queries]!++;
     counters[Counter.queryTime]! += now - this.requestAt;
     this.requestAt = now;
