@@ -59,6 +59,13 @@ export class Lease {
     return this.lastReportSeq > 0 && this.lastReportSeq <= this.answeredSeq;
   }
 
+  /** There is a use for so many now. */
+  want(slots: number): void {
+    if (slots === this.wanted) return;
+    this.wanted = slots;
+    this.touch();
+  }
+
   touch(): void {
     this.#dirty.add(this);
   }

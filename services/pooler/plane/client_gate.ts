@@ -86,11 +86,7 @@ export class ClientGate implements LeaseOwner {
   }
 
   #want(): void {
-    const { lease } = this;
-    const wanted = lease.held + this.#waiting.length;
-    if (wanted === lease.wanted) return;
-    lease.wanted = wanted;
-    lease.touch();
+    this.lease.want(this.lease.held + this.#waiting.length);
   }
 
   #count(change: 1 | -1): void {

@@ -52,16 +52,14 @@ export class DirectSlots implements LeaseOwner {
   }
 
   measure(now: number): void {
-    const { budget, settings } = this.#plane;
-    const limit = settings.serverConnectTimeoutMs;
     let opening = 0;
     for (const server of [...this.servers]) {
-      if (server.login === null) continue;
       // Beyond the lease, one that PostgreSQL may not show yet would be counted by nobody.
-      if (budget.isLost && this.lease.held > this.lease.limit) server.login.loseSlot();
-      else if (limit > 0 && now - server.connectedAt >= limit) {
-        server.login.fail("08001", "connect timeout");
-      } else opening++;
+      if (this.#plane.budget.isLost && this.lease.held > this.lease.limit) {
+        server.login?.loseSlot();
+      }
+      server.login?.checkTime(now);
+      if (server.login !== null) opening++;
     }
     this.lease.opening = opening;
     this.#admit();
@@ -75,10 +73,6 @@ export class DirectSlots implements LeaseOwner {
   }
 
   #want(): void {
-    const { lease } = this;
-    const wanted = lease.held + this.#waiting.length;
-    if (wanted === lease.wanted) return;
-    lease.wanted = wanted;
-    lease.touch();
+    this.lease.want(this.lease.held + this.#waiting.length);
   }
 }

@@ -258,12 +258,8 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   #want(demand: number): void {
-    const { lease } = this;
     if (demand > (this.#demands[this.#demandAt] as number)) this.#demands[this.#demandAt] = demand;
-    const wanted = Math.max(...this.#demands);
-    if (wanted === lease.wanted) return;
-    lease.wanted = wanted;
-    lease.touch();
+    this.lease.want(Math.max(...this.#demands));
   }
 
   /**
@@ -494,13 +490,11 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   #sweepServers(now: number): void {
-    const { serverConnectTimeoutMs, serverIdleTimeoutMs } = this.plane.settings;
+    const { serverIdleTimeoutMs } = this.plane.settings;
     for (const server of [...this.servers]) {
       const age = now - server.connectedAt;
       if (server.login !== null) {
-        if (serverConnectTimeoutMs > 0 && age >= serverConnectTimeoutMs) {
-          server.login.fail("08001", "connect timeout");
-        }
+        server.login.checkTime(now);
       } else if (server.state === ServerState.idle) {
         const idleFor = now - server.idleSince;
         if (age >= this.lifetimeMs && (server.linkedAt > 0 || this.lifetimeMs > 0)) {

@@ -142,7 +142,7 @@ export class ServerConnection implements StreamOwner {
     this.port = port;
     if (isSocketDir(host)) return this.#dial();
     plane.resolve(host, (addresses, reason) => {
-      if (this.state === ServerState.closed) return;
+      if (this.isClosed) return;
       const address = addresses[Math.floor(Math.random() * addresses.length)];
       if (address === undefined) {
         this.login?.fail("08001", `server DNS lookup failed: ${reason}`);
@@ -225,7 +225,7 @@ export class ServerConnection implements StreamOwner {
 
   /** The connection is lost or unusable: its client is told, and the slot is free again. */
   onBroken(reason: string): void {
-    if (this.state === ServerState.closed) return;
+    if (this.isClosed) return;
     if (this.login !== null) {
       this.login.onBroken(reason);
       return;
@@ -242,7 +242,7 @@ export class ServerConnection implements StreamOwner {
 
   /** Closes the connection; idempotent. The linked client, if any, is unlinked and not told. */
   close(reason: string): void {
-    if (this.state === ServerState.closed) return;
+    if (this.isClosed) return;
     const wasIdle = this.state === ServerState.idle;
     this.move(ServerState.closed);
     this.upkeep.end();

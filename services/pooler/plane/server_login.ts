@@ -93,6 +93,13 @@ export class ServerLogin {
     this.#ended = true;
   }
 
+  /** Fails if it takes longer than server_connect_timeout. */
+  checkTime(now: number): void {
+    const { connectedAt, plane } = this.#server;
+    const limit = plane.settings.serverConnectTimeoutMs;
+    if (limit > 0 && now - connectedAt >= limit) this.fail("08001", "connect timeout");
+  }
+
   /** The slot is another worker's by now, perhaps. */
   loseSlot(): void {
     this.fail("08001", "the slot was lost: the budget coordinator does not answer");

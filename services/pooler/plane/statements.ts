@@ -193,19 +193,7 @@ export class StatementTable {
 
   /** It may not be there: an outdated statement may even have been followed by a new one of the same text. */
   #remove(statement: Statement): void {
-    const { hash, next } = statement;
-    let previous: Statement | null = null;
-    let at = this.#byHash.get(hash) ?? null;
-    while (at !== null && at !== statement) {
-      previous = at;
-      at = at.next;
-    }
-    if (at === null) return;
-    if (previous !== null) previous.next = next;
-    else if (next !== null) this.#byHash.set(hash, next);
-    else this.#byHash.delete(hash);
-    statement.next = null;
-    this.#size--;
+    if (unchain(this.#byHash, statement)) this.#size--;
   }
 }
 
@@ -279,17 +267,7 @@ export class StatementNames {
 
   /** False if it is not there. */
   remove(entry: StatementName): boolean {
-    let previous: StatementName | null = null;
-    let at = this.#byHash.get(entry.hash) ?? null;
-    while (at !== null && at !== entry) {
-      previous = at;
-      at = at.next;
-    }
-    if (at === null) return false;
-    if (previous !== null) previous.next = entry.next;
-    else if (entry.next !== null) this.#byHash.set(entry.hash, entry.next);
-    else this.#byHash.delete(entry.hash);
-    entry.next = null;
+    if (!unchain(this.#byHash, entry)) return false;
     if (this.#last === entry) this.#last = null;
     this.size--;
     this.#discharge(entry);
@@ -410,5 +388,24 @@ function equals(name: Uint8Array, bytes: Uint8Array, from: number, to: number): 
   const length = to - from;
   if (name.length !== length) return false;
   for (let i = 0; i < length; i++) if (name[i] !== bytes[from + i]) return false;
+  return true;
+}
+
+/** Takes `entry` out of the chain of its hash; false if it is not there. */
+function unchain<Entry extends { readonly hash: number; next: Entry | null }>(
+  byHash: Map<number, Entry>,
+  entry: Entry,
+): boolean {
+  let previous: Entry | null = null;
+  let at = byHash.get(entry.hash) ?? null;
+  while (at !== null && at !== entry) {
+    previous = at;
+    at = at.next;
+  }
+  if (at === null) return false;
+  if (previous !== null) previous.next = entry.next;
+  else if (entry.next !== null) byHash.set(entry.hash, entry.next);
+  else byHash.delete(entry.hash);
+  entry.next = null;
   return true;
 }

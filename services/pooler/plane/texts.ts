@@ -11,6 +11,7 @@ import type { Refusal } from "./refusals.ts";
 import { Request } from "./requests.ts";
 import { anything } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
+import type { StatementName, StatementNames } from "./statements.ts";
 
 interface Feature {
   readonly flag: number;
@@ -114,14 +115,12 @@ export class Texts {
       server.requests.push(Request.query);
       return Verdict.replaced;
     }
-    if ((flags & SqlFlag.discards) !== 0 && flags !== anything && client.names !== null) {
-      const name = deallocated(client.names, arena.bytes, at + 5, next - 1);
-      if (name !== null) {
-        if (server.requests.cycles > 0) return Verdict.wait;
-        outlet.pass(run, at);
-        prepared.deallocate(server, name);
-        return Verdict.replaced;
-      }
+    const name = this.#deallocated(client, flags, at + 5, next - 1);
+    if (name !== null) {
+      if (server.requests.cycles > 0) return Verdict.wait;
+      outlet.pass(run, at);
+      prepared.deallocate(server, name);
+      return Verdict.replaced;
     }
     const channels = (flags & SqlFlag.unlistens) === 0 || flags === anything
       ? noChannels
@@ -156,17 +155,26 @@ export class Texts {
     if ((flags & SqlFlag.discards) !== 0 && client.names !== null) {
       // Which names there are may depend on what is not answered yet.
       if (server.requests.cycles > 0 && server.isUnsure) return Verdict.wait;
-      const name = deallocated(client.names, arena.bytes, from, to);
-      if (name !== null) {
-        outlet.pass(run, at);
-        prepared.parseDeallocate(client.names, server, name);
-        server.unnamedOwner = client;
-        server.unnamedFlags = 0;
-        client.unnamedOn = server;
-        return Verdict.replaced;
-      }
     }
-    return Verdict.pass;
+    const name = this.#deallocated(client, flags, from, to);
+    if (name === null) return Verdict.pass;
+    outlet.pass(run, at);
+    prepared.parseDeallocate(client.names as StatementNames, server, name);
+    server.unnamedOwner = client;
+    server.unnamedFlags = 0;
+    client.unnamedOn = server;
+    return Verdict.replaced;
+  }
+
+  /** The client's statement that the text [from, to) is a DEALLOCATE of; null if it is something else. */
+  #deallocated(
+    { names }: ClientSession,
+    flags: number,
+    from: number,
+    to: number,
+  ): StatementName | null {
+    if ((flags & SqlFlag.discards) === 0 || flags === anything || names === null) return null;
+    return deallocated(names, this.#plane.arena.bytes, from, to);
   }
 
   /** Why a text is refused, or null. */

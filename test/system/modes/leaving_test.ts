@@ -63,6 +63,13 @@ async function copyIn(client: RawClient, ...opening: Uint8Array[]): Promise<void
   for (let i = 0; i < 100; i++) client.send(f.d("unfinished\n"));
 }
 
+/** The insert, and a query that does not end, up to `end`. */
+async function sleepInCycle(client: RawClient, end: Uint8Array): Promise<void> {
+  const sleep = f.P("", "SELECT pg_sleep(300)");
+  client.send(f.P("", insert), f.B(), f.E(), sleep, f.B(), f.E(), end);
+  await sleeping();
+}
+
 /** What a client is in the middle of; whether its server can be made clean again. */
 const moments: [string, boolean | null, (client: RawClient) => Promise<unknown>][] = [
   ["a transaction", true, async (client) => {
@@ -84,30 +91,8 @@ const moments: [string, boolean | null, (client: RawClient) => Promise<unknown>]
     client.send(f.Q("SELECT pg_sleep(300)"));
     await sleeping();
   }],
-  ["a query in the extended protocol", true, async (client) => {
-    client.send(
-      f.P("", insert),
-      f.B(),
-      f.E(),
-      f.P("", "SELECT pg_sleep(300)"),
-      f.B(),
-      f.E(),
-      f.S(),
-    );
-    await sleeping();
-  }],
-  ["a query without its Sync", true, async (client) => {
-    client.send(
-      f.P("", insert),
-      f.B(),
-      f.E(),
-      f.P("", "SELECT pg_sleep(300)"),
-      f.B(),
-      f.E(),
-      f.H(),
-    );
-    await sleeping();
-  }],
+  ["a query in the extended protocol", true, (client) => sleepInCycle(client, f.S())],
+  ["a query without its Sync", true, (client) => sleepInCycle(client, f.H())],
   ["an extended cycle", true, async (client) => {
     client.send(f.P("", insert), f.B(), f.E(), f.H());
     assert.is(await client.repliesUntil("C"), '1 2 C"INSERT 0 1"');
