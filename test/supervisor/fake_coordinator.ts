@@ -31,6 +31,11 @@ process.on("SIGQUIT", () => {
 });
 process.on("SIGHUP", () => console.error("coordinator: reload"));
 
+setInterval(() => {
+  // As a real one does: no supervisor, no coordinator. It may be gone before the bus was there.
+  if (process.ppid !== seat.supervisorPid) process.exit(0);
+}, 10);
+
 const { busUrl, busToken, mesh, name } = seat;
 const logger = createLogger({ component: "budget", level: "error", format: "text" });
 const token = busToken === "" ? undefined : busToken;
@@ -42,7 +47,3 @@ bus.subscribe(bus.subjects.budgetGone, ({ worker, incarnation }) => {
 const path = join(folder, `budget.${process.pid}`);
 writeFileSync(`${path}.new`, JSON.stringify({ ...seat, pid: process.pid }));
 renameSync(`${path}.new`, path);
-setInterval(() => {
-  // As a real one does: no supervisor, no coordinator.
-  if (process.ppid !== seat.supervisorPid) process.exit(0);
-}, 10);

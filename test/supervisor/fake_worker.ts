@@ -78,12 +78,13 @@ process.on("SIGQUIT", () => {
 });
 process.on("SIGHUP", () => console.error(`worker ${fleet.workerId}: reload`));
 
+setInterval(() => {
+  // As a real worker does: no supervisor, no worker.
+  if (process.ppid !== fleet.supervisorPid) finish("orphaned", 0);
+}, 10);
+
 if (mode === "chatty") {
   console.error("x".repeat(50_000));
 }
 announce();
 if (fleet.busUrl !== undefined && mode !== "silent") await announceOnBus();
-setInterval(() => {
-  // As a real worker does: no supervisor, no worker.
-  if (process.ppid !== fleet.supervisorPid) finish("orphaned", 0);
-}, 10);

@@ -2,6 +2,7 @@
 // It never finds a process by its name: a process is stopped by a pid that the caller started or inherited.
 
 import { readdirSync, readFileSync } from "node:fs";
+import { until } from "./harness.ts";
 
 export interface ProcessInfo {
   readonly pid: number;
@@ -83,6 +84,12 @@ export function signal(pid: number, name: NodeJS.Signals): void {
   } catch {
     // Gone between the decision and the signal: what the signal was for has happened.
   }
+}
+
+/** Stops a process (SIGSTOP) and waits until it runs no more: on a busy machine it may read on for a while. */
+export async function freeze(pid: number): Promise<void> {
+  signal(pid, "SIGSTOP");
+  await until(`process ${pid} to stop`, () => processInfo(pid)?.state === "T", 30_000);
 }
 
 /** Number of open file descriptors of a process, 0 when it is gone. */

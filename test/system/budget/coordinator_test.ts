@@ -8,7 +8,7 @@ import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
-import { signal } from "../../support/processes.ts";
+import { freeze, signal } from "../../support/processes.ts";
 import { RawClient, ServerError } from "../../support/raw_client.ts";
 import { coordinatorOf, login, patienceMs, startHost } from "./support.ts";
 
@@ -21,7 +21,7 @@ await postgres.query("CREATE ROLE app LOGIN");
 async function withoutCoordinator(pgbouncer: Record<string, number>): Promise<[Pgweir, number]> {
   const host = await startHost({ postgres, workers: 2, pgbouncer });
   const coordinator = await coordinatorOf(host);
-  signal(coordinator, "SIGSTOP");
+  await freeze(coordinator);
   return [host, coordinator];
 }
 

@@ -6,7 +6,7 @@
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
-import { isAlive, signal } from "../../support/processes.ts";
+import { freeze, isAlive, signal } from "../../support/processes.ts";
 import type { RawClient } from "../../support/raw_client.ts";
 import {
   all,
@@ -98,7 +98,7 @@ tests.after(async () => {
 tests("a new leader leaves it what it holds", async () => {
   const stage = await start({}, {});
   const { host, pid } = stage;
-  signal(pid, "SIGSTOP");
+  await freeze(pid);
   const coordinator = await coordinatorOf(host);
   signal(coordinator, "SIGKILL");
   await until("its end", () => !isAlive(coordinator), patienceMs);
@@ -127,7 +127,7 @@ tests("what it has lost goes to the others, and it does not take it back", async
   const { host, pid, holders } = stage;
   await until("its servers to be closed", () => watch.now.length === 0, patienceMs);
   await inContact(host, 2);
-  signal(pid, "SIGSTOP");
+  await freeze(pid);
   // Its clients ask for all of them as soon as it wakes.
   const asking = new Work(holders, "SELECT pg_sleep(0.05)");
   const work = new Work(stage.others);

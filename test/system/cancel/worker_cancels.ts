@@ -9,6 +9,7 @@ import { RawNats } from "../../bus/raw_nats.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { f } from "../../support/notation.ts";
 import { startPostgres } from "../../support/postgres.ts";
+import { freeze } from "../../support/processes.ts";
 import { RawClient, sendCancel } from "../../support/raw_client.ts";
 import { ownerOf, startFleet } from "./fleet.ts";
 
@@ -142,7 +143,7 @@ export async function runWorkerCancels(name: string, startBroker: StartBroker): 
     const others = clients.filter((client) => ownerOf(client) !== stopped);
     for (const client of others) client.send(f.Q("SELECT pg_sleep(300)"));
     await sleeping(others.length);
-    fleet.worker(stopped).signal("SIGSTOP");
+    await freeze(fleet.worker(stopped).pid);
     const closings: Promise<string>[] = [];
     try {
       for (const client of others) {
@@ -169,7 +170,7 @@ export async function runWorkerCancels(name: string, startBroker: StartBroker): 
       const client = clients.find((each) => ownerOf(each) === IDS[2])!;
       client.send(f.Q("SELECT pg_sleep(300)"));
       await sleeping(1);
-      fleet.worker(IDS[2]).signal("SIGSTOP");
+      await freeze(fleet.worker(IDS[2]).pid);
       const connections: RawClient[] = [];
       try {
         // The kernel gives some of them to the owner; one in 10^5 runs has none such.
