@@ -232,14 +232,14 @@ export async function runTestFile(file: TestFile, options: RunOptions): Promise<
       p.pid !== process.pid && p.state !== "Z" &&
       (p.session === leader || p.group === leader || startedWith(p.pid, marker))
     );
-  /** Asks politely first, so that the file's own exit handlers can stop servers and remove folders. */
+  /** Asks politely first, so that the file's own exit handlers can stop servers and remove folders; none is left. */
   const stopAll = async () => {
     for (const p of survivors()) signal(p.pid, "SIGCONT");
     if (leader !== undefined) signal(-leader, "SIGTERM");
     const deadline = performance.now() + stopMs;
     while (performance.now() < deadline && survivors().length > 0) await delay(20);
     for (const p of survivors()) signal(p.pid, "SIGKILL");
-    while (leader !== undefined && isAlive(leader)) await delay(20);
+    while (survivors().length > 0 || (leader !== undefined && isAlive(leader))) await delay(20);
   };
 
   let timedOutAfterMs: number | null = null;
