@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import process from "node:process";
 import { type BusAddress, BusError, busOptions } from "../../shared/bus/mod.ts";
-import { type Config, loadConfig, problemText } from "../../shared/config/mod.ts";
+import { type Config, loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
 import { setProcessName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
 import { Coordinator } from "./coordinator.ts";
@@ -18,10 +18,13 @@ export async function runBudget(configPath: string | null): Promise<number> {
     return fail(["start budget coordinator: no file is given, wanted pgweir budget file.ini"]);
   }
   const seat = seatFromEnvironment();
-  const { config, problems } = loadConfig(configPath);
-  const failures = problems.map(problemText);
-  if (typeof seat === "string") failures.unshift(seat);
-  if (config === null || typeof seat === "string") return fail(failures);
+  const loaded = loadConfig(configPath);
+  const { config } = loaded;
+  if (typeof seat === "string") return fail([seat]);
+  if (config === null) {
+    process.stderr.write(`${reportLines(configPath, loaded).join("\n")}\n`);
+    return 1;
+  }
   const address = addressOf(config, seat);
   if (typeof address === "string") return fail([address]);
   const logger = createLogger({

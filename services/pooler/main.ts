@@ -2,7 +2,7 @@
 // whatever takes time: names, key derivation, the bus, the log. It composes; see control.ts.
 
 import process from "node:process";
-import { loadConfig, problemText } from "../../shared/config/mod.ts";
+import { loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
 import { setProcessName } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { Control } from "./control.ts";
@@ -11,11 +11,11 @@ import { type FleetSeat, loneSeat, parseSeat } from "./seat.ts";
 /** Runs a worker until it is told to stop; returns the exit code. */
 export async function runPooler(configPath: string): Promise<number> {
   const seat = seatFromEnvironment();
-  const { config, problems, warnings } = loadConfig(configPath);
-  const failures = problems.map(problemText);
-  if (typeof seat === "string") failures.unshift(seat);
-  if (config === null || typeof seat === "string") {
-    for (const failure of failures) process.stderr.write(`pgweir: ${failure}\n`);
+  const loaded = loadConfig(configPath);
+  const { config, warnings } = loaded;
+  if (typeof seat === "string" || config === null) {
+    const report = typeof seat === "string" ? [`pgweir: ${seat}`] : reportLines(configPath, loaded);
+    process.stderr.write(`${report.join("\n")}\n`);
     return 1;
   }
   const logger = createLogger({

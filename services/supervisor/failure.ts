@@ -3,6 +3,9 @@
 
 export class StartFailure extends Error {}
 
+/** Its message is the report of `pgweir check`, printed as it is. */
+export class BadConfig extends StartFailure {}
+
 const explanations: Record<string, string> = {
   EACCES: "permission denied",
   EPERM: "not permitted",

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import process from "node:process";
-import { checkConfig } from "../../shared/config/mod.ts";
+import { loadConfig, reportLines } from "../../shared/config/mod.ts";
 import {
   pgweirVersion,
   runtimeCommand,
@@ -45,9 +45,9 @@ export async function runUp(command: UpCommand): Promise<number> {
 
 /** `pgweir check`: says everything that is wrong with a configuration; returns the exit code. */
 export function runCheck(file: string): number {
-  const { ok, lines } = checkConfig(file);
-  printOut(`${lines.join("\n")}\n`);
-  return ok ? 0 : 1;
+  const loaded = loadConfig(file);
+  printOut(`${reportLines(file, loaded).join("\n")}\n`);
+  return loaded.config === null ? 1 : 0;
 }
 
 export function runVersion(): number {

@@ -8,13 +8,13 @@ import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
-import { type Config, loadConfig, problemText } from "../../shared/config/mod.ts";
+import { type Config, loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
 import type { UpCommand } from "./arguments.ts";
 import { readyText } from "./banner.ts";
 import { Coordinator } from "./coordinator.ts";
-import { fileFailure, StartFailure } from "./failure.ts";
+import { BadConfig, fileFailure, StartFailure } from "./failure.ts";
 import { Fleet } from "./fleet.ts";
 import { generatedIni, generatedUserlist, listenHost, poolSize } from "./generated_config.ts";
 import { evidence, ownMark } from "./host_evidence.ts";
@@ -110,7 +110,8 @@ export class Up {
       if (this.#stopped.signal.aborted) {
         this.#logger.warning("stopped before it was ready");
       } else if (error instanceof StartFailure) {
-        for (const line of error.message.split("\n")) printError(`pgweir: ${line}\n`);
+        const isReport = error instanceof BadConfig;
+        printError(isReport ? `${error.message}\n` : `pgweir: ${error.message}\n`);
       } else throw error;
       return 1;
     } finally {
@@ -217,8 +218,9 @@ export class Up {
   }
 
   #load(file: string): Config {
-    const { config, problems, warnings } = loadConfig(file);
-    if (config === null) throw new StartFailure(problems.map(problemText).join("\n"));
+    const loaded = loadConfig(file);
+    const { config, warnings } = loaded;
+    if (config === null) throw new BadConfig(reportLines(file, loaded).join("\n"));
     const { verbose, logFormat } = config.settings;
     this.#logger = createLogger({
       component: "supervisor",

@@ -11,7 +11,7 @@ import { readFromDisk, readText } from "./files.ts";
 import type { Ini, IniEntry, IniSection } from "./ini.ts";
 import { readIni } from "./ini.ts";
 import type { Place, Problem } from "./problem.ts";
-import { Findings, quote } from "./problem.ts";
+import { Findings, quote, shown } from "./problem.ts";
 import type { EntryKey, Extra, Setting, Settings, Support } from "./settings.ts";
 import {
   databaseKeys,
@@ -145,7 +145,7 @@ class Loader {
       } else if (GROUP_SECTIONS.includes(name)) {
         this.#problem(section, `section [${name}]: this version has no resource groups`);
       } else if (!SECTIONS.includes(name)) {
-        this.#problem(section, `unknown section ${quote(name)}${didYouMean(name, SECTIONS)}`);
+        this.#problem(section, `invalid section ${quote(name)}${didYouMean(name, SECTIONS)}`);
       } else if (name === "pgbouncer" && main?.name === name) {
         this.#warn(
           section,
@@ -181,7 +181,8 @@ class Loader {
     const setting = findSetting(entry.key);
     if (setting === undefined) {
       const names = settingsTable.map(({ name }) => name);
-      this.#problem(entry, `unknown setting ${quote(entry.key)}${didYouMean(entry.key, names)}`);
+      const what = `unknown parameter: ${entry.section}/${shown(entry.key)}`;
+      this.#problem(entry, `${what}${didYouMean(entry.key, names)}`);
       return;
     }
     this.#written.set(setting.name, entry);
@@ -200,7 +201,10 @@ class Loader {
       const instead = row.instead ?? "this version cannot do this: leave it out";
       this.#problem(at, `${what} is not supported: ${instead}`);
     } else {
-      this.#warn(at, `${what} has no effect in this version`);
+      this.#warn(
+        at,
+        `${what} has no effect${row.instead ? `: ${row.instead}` : " in this version"}`,
+      );
     }
   }
 
@@ -236,9 +240,12 @@ class Loader {
       const row = keys.find(({ name }) => name === key);
       if (row === undefined) {
         // After a secret with a blank and no quotes, the "key" is the rest of the secret.
+        const parameter = entry.section === "users" ? "user parameter" : "connection parameter";
         const unknown = previous?.secret
-          ? `unknown key after ${previous.name}, a value with blanks needs single quotes`
-          : `unknown key ${quote(key)}${didYouMean(key, keys.map(({ name }) => name))}`;
+          ? `unrecognized ${parameter} after ${previous.name}, a value with blanks needs single quotes`
+          : `unrecognized ${parameter}: ${shown(key)}${
+            didYouMean(key, keys.map(({ name }) => name))
+          }`;
         this.#problem(entry, `${what}: ${unknown}`);
         continue;
       }
@@ -258,7 +265,7 @@ class Loader {
   #readDatabase(entry: IniEntry): void {
     const name = entry.key;
     if (name === CONSOLE_DATABASE) {
-      this.#problem(entry, `database "${name}" is reserved for the admin console`);
+      this.#problem(entry, `database name "${name}" is reserved for the admin console`);
       return;
     }
     if (byteLength(name) > MAX_DATABASE_BYTES) {

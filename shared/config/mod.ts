@@ -16,7 +16,7 @@ export { problemText } from "./problem.ts";
 export type { Problem } from "./problem.ts";
 export { databaseKeys, findSetting, settingKey, settingsTable, userKeys } from "./settings.ts";
 export type { EntryKey, Setting, SettingName, Settings, Support } from "./settings.ts";
-export { checkConfig, renderReference, showConfigRows } from "./show.ts";
+export { renderReference, reportLines, showConfigRows } from "./show.ts";
 export type { ConfigRow } from "./show.ts";
 export { parseUserlist, secretKind } from "./userlist.ts";
 export type { SecretKind, Userlist, UserSecret } from "./userlist.ts";

@@ -45,11 +45,16 @@ const MAX_QUOTED_CHARACTERS = 120;
 
 /** Text from a file for a message: in quotes, clipped, control characters escaped. */
 export function quote(text: string): string {
+  return `"${shown(text)}"`;
+}
+
+/** The same without quotes, where PgBouncer's text has none. */
+export function shown(text: string): string {
   const clipped = text.length > MAX_QUOTED_CHARACTERS
     ? `${text.slice(0, MAX_QUOTED_CHARACTERS)}...`
     : text;
   // deno-lint-ignore no-control-regex
-  return `"${clipped.replace(/[\x00-\x1f\x7f-\x9f]/g, escapeControl)}"`;
+  return clipped.replace(/[\x00-\x1f\x7f-\x9f]/g, escapeControl);
 }
 
 function escapeControl(character: string): string {

@@ -22,7 +22,7 @@ export type When = "reload" | "start";
 export interface Extra extends Bounds {
   /** with support "refused" or "ignored": the values that do work (without it: only the default) */
   readonly working?: readonly string[];
-  /** what to do instead; completes a refusal */
+  /** what to do instead, or why; completes a refusal or a warning */
   readonly instead?: string;
   /** the value may hold a password: it is shown nowhere */
   readonly secret?: true;
@@ -86,6 +86,7 @@ const loadBalance = oneOf("round-robin", "disable");
 
 const NO_CLIENT_TLS: Extra = { instead: "this version has no TLS towards clients" };
 const NO_SHEDDING: Extra = { instead: "this version does not refuse work on overload" };
+const WINDOWS_SERVICE: Extra = { instead: "it names a Windows service in PgBouncer" };
 const AUTH_QUERY_ONLY: Extra = {
   instead: "this version reads secrets from auth_file only, it has no auth_query",
 };
@@ -124,7 +125,7 @@ export const settingsTable = [
   p("dns_zone_check_period", "seconds", "0", "G", "reload", "ignored", "Seconds between checks whether a DNS zone changed; 0 is never."),
   p("idle_transaction_timeout", "seconds", "0", "GU", "reload", "ignored", "Seconds after which a client idle in a transaction is disconnected; 0 is never."),
   p("ignore_startup_parameters", "list", "", "G", "reload", "works", "Startup parameters that are accepted and dropped."),
-  p("job_name", "string", "pgbouncer", "G", "start", "ignored", "Name for the system log."),
+  p("job_name", "string", "pgbouncer", "G", "start", "ignored", "Name of PgBouncer's Windows service.", WINDOWS_SERVICE),
   p("listen_addr", "list", "", "G", "start", "works", "Addresses to listen on for TCP; * is all, empty is no TCP."),
   p("listen_backlog", "int", "128", "G", "start", "works", "Connections the kernel queues before they are accepted.", { min: 1 }),
   p("listen_port", "int", "6432", "G", "start", "works", "TCP port, also a part of the unix socket's name.", { min: 1, max: 65535 }),
@@ -172,7 +173,7 @@ export const settingsTable = [
   p("server_tls_key_file", "string", "", "G", "reload", "ignored", "PEM file of the key of server_tls_cert_file."),
   p("server_tls_protocols", "list", "secure", "G", "reload", "ignored", "TLS versions towards servers: tlsv1.0 to tlsv1.3, or all, secure, legacy."),
   p("server_tls_sslmode", sslMode, "prefer", "G", "reload", "refused", "Whether TLS is used towards servers; this version never does, which disable, allow and prefer permit.", { working: ["disable", "allow", "prefer"], instead: "this version has no TLS towards servers" }),
-  p("service_name", "string", "pgbouncer", "G", "start", "ignored", "Older name of job_name."),
+  p("service_name", "string", "pgbouncer", "G", "start", "ignored", "Other name of job_name.", WINDOWS_SERVICE),
   p("so_reuseport", "bool", "0", "G", "start", "works", "Whether processes share the listening port; workers always do."),
   p("stats_period", "seconds", "60", "G", "reload", "works", "Seconds over which averages are made, and between two lines of statistics in the log.", { min: 1 }),
   p("stats_users", "list", "", "G", "reload", "works", "Users who may use the SHOW commands of the admin console."),

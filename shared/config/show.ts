@@ -2,9 +2,7 @@
 // `pgweir check`. Secrets are masked.
 
 import type { Config } from "./config.ts";
-import { loadConfig } from "./load.ts";
-import type { ReadFile } from "./files.ts";
-import { readFromDisk } from "./files.ts";
+import type { Loaded } from "./load.ts";
 import { problemText } from "./problem.ts";
 import type { EntryKey, Setting, Support } from "./settings.ts";
 import { databaseKeys, settingsTable, settingValue, userKeys } from "./settings.ts";
@@ -111,21 +109,20 @@ export function renderReference(): string {
 
 const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
 
-/** The report of `pgweir check`: every problem and warning, and a summary as its last line. */
-export function checkConfig(
-  path: string,
-  readFile: ReadFile = readFromDisk,
-): { readonly ok: boolean; readonly lines: readonly string[] } {
-  const { config, problems, warnings } = loadConfig(path, readFile);
+/**
+ * What `pgweir check` prints, and a start that finds problems: every problem and warning, and a summary as
+ * its last line.
+ */
+export function reportLines(path: string, { config, problems, warnings }: Loaded): string[] {
   const lines = [
     ...problems.map((problem) => `error: ${problemText(problem)}`),
     ...warnings.map((warning) => `warning: ${problemText(warning)}`),
   ];
   const found = `${count(problems.length, "error")}, ${count(warnings.length, "warning")}`;
-  if (config === null) return { ok: false, lines: [...lines, `${path}: ${found}`] };
+  if (config === null) return [...lines, `${path}: ${found}`];
   const fallback = config.fallbackDatabase === null ? "" : " and the fallback";
   const holds = `${count(config.databases.size, "database")}${fallback}, ${
     count(config.userlist.size, "user")
   } in auth_file`;
-  return { ok: true, lines: [...lines, `${path}: good, ${holds}, ${found}`] };
+  return [...lines, `${path}: ok, ${holds}, ${found}`];
 }

@@ -2,14 +2,14 @@
 
 import { assert, suite } from "../support/harness.ts";
 import {
-  checkConfig,
   databaseKeys,
   renderReference,
+  reportLines,
   settingsTable,
   showConfigRows,
   userKeys,
 } from "../../shared/config/mod.ts";
-import { configOf, filesOf, iniWith, MAIN } from "./fixtures.ts";
+import { configOf, iniWith, load, MAIN } from "./fixtures.ts";
 
 const test = suite("show");
 
@@ -65,26 +65,20 @@ test("renderReference() has a row for every setting and key, in well-formed tabl
   }
 });
 
-test("checkConfig() reports every problem and warning, and sums up", () => {
-  const check = (text: string) => checkConfig(MAIN, filesOf({ [MAIN]: text, u: '"u" "x"' }));
-  assert.equal(check(iniWith("auth_file = u\npidfile = /p")), {
-    ok: true,
-    lines: [
-      'warning: main.ini:6: pidfile = "/p" has no effect in this version',
-      "main.ini: good, 1 database, 1 user in auth_file, 0 errors, 1 warning",
-    ],
-  });
-  assert.equal(check(iniWith("auth_file = u", "a = host=h\n* = host=h\nb = host=h")).lines, [
-    "main.ini: good, 2 databases and the fallback, 1 user in auth_file, 0 errors, 0 warnings",
+test("reportLines() has every problem and warning, and a sum", () => {
+  const check = (text: string) => reportLines(MAIN, load(text, { u: '"u" "x"' }));
+  assert.equal(check(iniWith("auth_file = u\njob_name = p")), [
+    'warning: main.ini:6: job_name = "p" has no effect: it names a Windows service in PgBouncer',
+    "main.ini: ok, 1 database, 1 user in auth_file, 0 errors, 1 warning",
   ]);
-  assert.equal(check(iniWith("auth_file = u\nlisten_port = x\nfoo = 1")), {
-    ok: false,
-    lines: [
-      'error: main.ini:6: listen_port: "x" is not a whole number from 1 to 65535',
-      'error: main.ini:7: unknown setting "foo"',
-      "main.ini: 2 errors, 0 warnings",
-    ],
-  });
+  assert.equal(check(iniWith("auth_file = u", "a = host=h\n* = host=h\nb = host=h")), [
+    "main.ini: ok, 2 databases and the fallback, 1 user in auth_file, 0 errors, 0 warnings",
+  ]);
+  assert.equal(check(iniWith("auth_file = u\nlisten_port = x\nfoo = 1")), [
+    'error: main.ini:6: listen_port: "x" is not a whole number from 1 to 65535',
+    "error: main.ini:7: unknown parameter: pgbouncer/foo",
+    "main.ini: 2 errors, 0 warnings",
+  ]);
 });
 
 test.run();

@@ -244,7 +244,7 @@ lastWords("messageOf() finds the message in every form a worker prints it", () =
     createLogger({ component: "pooler", level: "info", format, write }).error("listen on x: taken");
     assert.is(messageOf(lines[0]!.trim()), "listen on x: taken");
   }
-  assert.is(messageOf("pgweir: a.ini:3: unknown setting"), "a.ini:3: unknown setting");
+  assert.is(messageOf("pgweir: a.ini: no port"), "a.ini: no port");
   assert.is(messageOf("Segmentation fault"), "Segmentation fault");
   assert.is(messageOf("{ not json"), "{ not json");
   assert.is(messageOf(""), "");

@@ -240,8 +240,11 @@ test("every problem of a file is said, with its place", async () => {
   const rig = await Rig.make({}, "wrokers = 3\nlisten_backlog = many");
   const up = await rig.launch("some.ini");
   await rig.ends(up, 1);
-  assert.match(up.stderr(), /^pgweir: some\.ini:\d+: unknown setting "wrokers".*$/m);
-  assert.match(up.stderr(), /^pgweir: some\.ini:\d+: listen_backlog: "many" is not .*$/m);
+  assert.match(
+    up.stderr(),
+    /^error: some\.ini:\d+: unknown parameter: pgbouncer\/wrokers, did you mean "workers"$/m,
+  );
+  assert.match(up.stderr(), /^error: some\.ini:\d+: listen_backlog: "many" is not .*$/m);
 });
 
 test("a supervisor that is killed takes its workers along, and leaves no lock", async () => {
