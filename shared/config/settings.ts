@@ -162,7 +162,7 @@ export const settingsTable = [
   p("server_fast_close", "bool", "0", "G", "reload", "works", "Session pooling only: close an outdated server connection when it is idle."),
   p("server_idle_timeout", "seconds", "600", "G", "reload", "works", "Seconds after which an idle server connection is closed; 0 is never."),
   p("server_lifetime", "seconds", "3600", "GD", "reload", "works", "Seconds after which an unused server connection is replaced; 0 is: used once."),
-  p("server_login_retry", "seconds", "15", "G", "reload", "works", "Seconds between attempts after a failed server login; new clients get the error meanwhile."),
+  p("server_login_retry", "seconds", "15", "G", "reload", "works", "Longest pause between attempts after failed server logins; it grows to that from 50 ms. New clients get the error meanwhile."),
   p("server_reset_query", "string", "DISCARD ALL", "G", "reload", "works", "Session pooling only: query that cleans a server connection for its next client."),
   p("server_reset_query_always", "bool", "0", "G", "reload", "works", "Whether server_reset_query runs in every pool mode, each time a server connection is given back."),
   p("server_round_robin", "bool", "0", "G", "reload", "works", "Whether idle server connections are used in turn, not the latest one first."),

@@ -10,9 +10,10 @@ import type { ClientSession } from "./client.ts";
 import type { DirectSlots } from "./direct_slots.ts";
 import type { NotificationCounts, Sender } from "./inbox.ts";
 import { ListenerConnection, type ListenerEvents } from "./listener_connection.ts";
+import { retryPauseMs, verdictOf } from "./login_retry.ts";
 import type { Notifier } from "./notifier.ts";
 import type { Plane } from "./plane.ts";
-import { isRefusal, type Pool, retryPauseMs } from "./pool.ts";
+import type { Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 
@@ -273,14 +274,14 @@ export class ChannelListener implements ListenerEvents {
     this.#ask();
   }
 
-  onFailed(code: string, reason: string): void {
+  onFailed(failure: Refusal): void {
     const pool = (this.#connection as ListenerConnection).pool;
     this.#connection = null;
-    this.#failure = { code, message: reason, hint: refusals.noListener.hint };
+    this.#failure = { hint: refusals.noListener.hint, ...failure };
     this.#failedPool = pool;
-    this.#plane.logPool(pool, `the connection that listens failed: ${reason}`);
+    this.#plane.logPool(pool, `the connection that listens failed: ${failure.message}`);
     this.#pause();
-    if (!isRefusal(code)) return;
+    if (verdictOf(failure.code) !== "refused") return;
     for (const registration of [...this.#registrations]) {
       if (registration.client.pool === pool) this.#end(registration, this.#failure);
     }
@@ -316,7 +317,9 @@ export class ChannelListener implements ListenerEvents {
   #pause(): void {
     this.state = ListenerState.failing;
     this.#failures++;
-    this.#retryAt = this.#plane.reactor.now + retryPauseMs(this.#plane.settings, this.#failures);
+    const { reactor, settings } = this.#plane;
+    const pauseMs = retryPauseMs(settings.serverLoginRetryMs, this.#failures, Math.random());
+    this.#retryAt = reactor.now + pauseMs;
   }
 
   // --- its queries

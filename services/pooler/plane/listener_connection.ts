@@ -19,6 +19,7 @@ import { TAIL_MAX } from "./arena.ts";
 import type { DirectSlots } from "./direct_slots.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
+import type { Refusal } from "./refusals.ts";
 import { ServerConnection } from "./server.ts";
 import type { ServerConsumer, ServerOwner } from "./server_owner.ts";
 import { ServerState } from "./server_state.ts";
@@ -32,7 +33,7 @@ export interface ListenerEvents {
   /** It is logged in. */
   onUp(): void;
   /** It could not connect or log in. */
-  onFailed(code: string, reason: string): void;
+  onFailed(failure: Refusal): void;
   /** It was logged in, and is closed. */
   onLost(reason: string): void;
   /** What was asked is answered. */
@@ -125,8 +126,8 @@ export class ListenerConnection implements ServerOwner, ServerConsumer {
     this.#events.onLost(this.#reason);
   }
 
-  onLoginFailed(_server: ServerConnection, code: string, reason: string): void {
-    this.#events.onFailed(code, reason);
+  onLoginFailed(_server: ServerConnection, failure: Refusal): void {
+    this.#events.onFailed(failure);
   }
 
   onSlotFree(): void {

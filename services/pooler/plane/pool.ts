@@ -21,6 +21,7 @@ import {
 import type { LeaseOwner } from "./budget.ts";
 import type { ClientSession } from "./client.ts";
 import type { Credential } from "./credentials.ts";
+import { failureOf, LoginRetry, verdictOf, withHint } from "./login_retry.ts";
 import { Dialects, type Extra, type ParameterSet, sameValues, spelledName } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -32,8 +33,6 @@ import { StatementTable } from "./statements.ts";
 import { Counter, PoolStats } from "./stats.ts";
 import { noCounts } from "./texts.ts";
 
-/** Pause after a failed connection attempt: doubles up to server_login_retry, with jitter. */
-const firstRetryMs = 50;
 /** Greetings kept, one per set of client parameters. */
 const greetingsMax = 100;
 /** What stands behind the key in a greeting: ReadyForQuery. */
@@ -77,10 +76,9 @@ export class Pool implements LeaseOwner, ServerOwner {
   #lastWaiter: ClientSession | null = null;
   #connecting = 0;
   #dispatching = false;
-  #failure: Refusal | null = null;
-  #failingSince = 0;
-  #failures = 0;
-  #retryAt = 0;
+  readonly #retry = new LoginRetry();
+  /** Servers that run connect_query, with what is told of them if they don't come through. */
+  readonly #priming = new Map<ServerConnection, Refusal>();
   #nextHost = 0;
   readonly #demands = new Array<number>(demandsKept).fill(0);
   #demandAt = 0;
@@ -143,23 +141,11 @@ export class Pool implements LeaseOwner, ServerOwner {
     return null;
   }
 
-  /**
-   * Why nobody should queue: servers have been failing for server_login_retry, and none is left. Who
-   * comes when the next attempt is due may queue: an attempt is only made for somebody who waits.
-   */
+  /** Why nobody should queue: logins to PostgreSQL have been failing, and no server is left. */
   refusal(): Refusal | null {
-    const failure = this.#failure;
-    const { now } = this.plane.reactor;
-    if (failure === null || this.servers.size > this.#connecting || this.#retryAt <= now) {
-      return null;
-    }
-    const since = now - this.#failingSince;
-    if (since < this.plane.settings.serverLoginRetryMs && !isRefusal(failure.code)) return null;
-    return {
-      code: failure.code,
-      message:
-        `server login has been failing, cached error: ${failure.message} (server_login_retry)`,
-    };
+    if (this.servers.size > this.#connecting) return null;
+    const { reactor, settings } = this.plane;
+    return this.#retry.refusal(reactor.now, settings.serverLoginRetryMs);
   }
 
   enqueue(client: ClientSession): void {
@@ -219,9 +205,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   /** Opens server connections for the clients that wait: all at once, as far as slots go. */
   grow(): void {
     const now = this.plane.reactor.now;
-    if (this.#retryAt > now) return;
-    let room = this.waiting - this.#connecting;
-    if (this.#failure !== null) room = Math.min(room, 1 - this.#connecting);
+    let room = Math.min(this.waiting, this.#retry.allowed(now)) - this.#connecting;
     if (room <= 0) return;
     this.plane.budget.expire();
     if (room > this.lease.room) {
@@ -232,7 +216,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     if (room <= 0) return;
     // A pool without any server gets one even of the last descriptors.
     room = Math.min(room, Math.max(this.plane.serverRoom, this.servers.size === 0 ? 1 : 0));
-    for (; room > 0 && this.#retryAt <= now; room--) this.#open();
+    for (; room > 0 && this.#retry.allowed(now) > 0; room--) this.#open();
   }
 
   // --- slots
@@ -297,14 +281,23 @@ export class Pool implements LeaseOwner, ServerOwner {
   /** A new server finished its login. */
   onReady(server: ServerConnection, parameters: ReadonlyMap<string, string>): void {
     this.#onWelcome(server, parameters);
-    this.#failure = null;
-    this.#failures = 0;
-    this.#retryAt = 0;
-    this.#count(-1);
     this.plane.logServer(server, "new connection to server");
     const { connectQuery } = this.database;
-    if (connectQuery === null) server.toIdle();
-    else server.upkeep.prime(connectQuery);
+    if (connectQuery === null) {
+      this.#onOpened();
+      server.toIdle();
+      return;
+    }
+    const message = "exec_on_connect query failed";
+    this.#priming.set(server, { code: "08006", message });
+    server.upkeep.prime(connectQuery, (failure) => {
+      this.#priming.set(server, failureOf(failure, `${message}: ${failure.message}`));
+    });
+  }
+
+  #onOpened(): void {
+    this.#retry.succeed();
+    this.#count(-1);
   }
 
   #onWelcome({ session }: ServerConnection, parameters: ReadonlyMap<string, string>): void {
@@ -401,6 +394,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   onIdle(server: ServerConnection): void {
+    if (this.#priming.delete(server)) this.#onOpened();
     if (server.closeNeeded) {
       server.close("close_needed");
       return;
@@ -424,25 +418,28 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.servers.delete(server);
     const index = this.idle.indexOf(server);
     if (index >= 0) this.idle.splice(index, 1);
+    const failure = this.#priming.get(server);
+    if (failure !== undefined) {
+      this.#priming.delete(server);
+      this.#onFailed(failure);
+    }
     if (this.waiting > 0) this.plane.soon(this);
   }
 
   /** A connection attempt or a login failed; its connection is closed already. */
-  onLoginFailed(_server: ServerConnection, code: string, reason: string): void {
-    const now = this.plane.reactor.now;
+  onLoginFailed(_server: ServerConnection, failure: Refusal): void {
+    this.#onFailed(failure);
+  }
+
+  #onFailed(failure: Refusal): void {
     this.#count(-1);
-    if (this.#failure === null) this.#failingSince = now;
-    this.#failure = { code, message: reason };
-    // Attempts that were under way together are one failure, not one each.
-    if (this.#retryAt <= now) {
-      this.#failures++;
-      this.#retryAt = now + retryPauseMs(this.plane.settings, this.#failures);
-    }
-    this.plane.logPool(this, `connection to server failed: ${reason}`);
+    const { reactor, settings } = this.plane;
+    this.#retry.fail(failure, reactor.now, settings.serverLoginRetryMs);
+    this.plane.logPool(this, `connection to server failed: ${failure.message}`);
     // PostgreSQL's own refusal will be the same for all who wait, if no server is there to serve
     // them; not so while it cannot be reached or is starting up: then they stay in the queue.
-    if (isRefusal(code) && this.servers.size === this.#connecting) {
-      this.failWaiters(this.#failure);
+    if (verdictOf(failure.code) === "refused" && this.servers.size === this.#connecting) {
+      this.failWaiters(withHint(failure));
     }
   }
 
@@ -456,7 +453,7 @@ export class Pool implements LeaseOwner, ServerOwner {
 
   /** Why a client has waited in vain: all servers are busy, or none can be had. */
   #queueRefusal(): Refusal {
-    const failure = this.#failure;
+    const { failure } = this.#retry;
     const { budget } = this.plane;
     if (failure !== null) {
       const hint = `Connections to the server are failing: ${failure.message}`;
@@ -520,17 +517,6 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.#count(1);
     server.connect(this.takeHost(), this.database.port);
   }
-}
-
-/** How long to wait after so many failed attempts in a row. */
-export function retryPauseMs({ serverLoginRetryMs }: Settings, failures: number): number {
-  const pause = Math.min(serverLoginRetryMs, firstRetryMs * 2 ** Math.min(failures - 1, 20));
-  return pause * (0.75 + Math.random() / 2);
-}
-
-/** Whether PostgreSQL would say the same again: it can be reached, has started and is not full. */
-export function isRefusal(code: string): boolean {
-  return code !== "57P03" && !code.startsWith("08") && code !== "53300";
 }
 
 /** The console is no pool. */

@@ -20,6 +20,8 @@ import {
   ScramClientExchange,
   startupPacket,
 } from "../../../shared/wire/mod.ts";
+import { failureOf } from "./login_retry.ts";
+import type { Refusal } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 
 /** No message of a login may be larger. */
@@ -106,12 +108,16 @@ export class ServerLogin {
   }
 
   fail(code: string, reason: string): void {
+    this.#fail({ code, message: reason });
+  }
+
+  #fail(failure: Refusal): void {
     if (this.#ended) return;
     this.#ended = true;
     const server = this.#server;
     server.login = null;
-    server.close(`server login failed: ${reason}`);
-    server.owner.onLoginFailed(server, code, reason);
+    server.close(`server login failed: ${failure.message}`);
+    server.owner.onLoginFailed(server, failure);
   }
 
   #message(type: number, body: Uint8Array): void {
@@ -138,7 +144,7 @@ export class ServerLogin {
           this.#versionRefused = true;
           return;
         }
-        return this.fail(error.code, error.message === "" ? "login failed" : error.message);
+        return this.#fail(failureOf(error, error.message === "" ? "login failed" : error.message));
       }
       case Backend.negotiateProtocolVersion: {
         const offer = parseNegotiateProtocolVersion(body);

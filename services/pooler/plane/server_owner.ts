@@ -3,6 +3,7 @@
 // user and secrets is another matter: it is the same for all of them.
 
 import type { Lease } from "../../../shared/ledger/mod.ts";
+import type { Refusal } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 import type { Replication } from "./startup.ts";
 
@@ -20,7 +21,7 @@ export interface ServerOwner {
   /** It is closed on this side; its slot is free later. Not after a login that failed. */
   onClosed(server: ServerConnection): void;
   /** The attempt to connect or the login failed; it is closed. */
-  onLoginFailed(server: ServerConnection, code: string, reason: string): void;
+  onLoginFailed(server: ServerConnection, failure: Refusal): void;
   /** PostgreSQL has closed its end of a connection, or there was none. */
   onSlotFree(): void;
 }

@@ -15,6 +15,7 @@ import {
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { DirectSlots } from "./direct_slots.ts";
+import { withHint } from "./login_retry.ts";
 import type { Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { ServerConnection } from "./server.ts";
@@ -114,8 +115,8 @@ export class Tunnel implements ServerOwner, ServerConsumer {
     if (server.consumer === this) this.#client.closeAfterFlush("server closed the connection");
   }
 
-  onLoginFailed(_server: ServerConnection, code: string, reason: string): void {
-    this.#client.fail({ code, message: reason });
+  onLoginFailed(_server: ServerConnection, failure: Refusal): void {
+    this.#client.fail(withHint(failure));
   }
 
   onSlotFree(): void {

@@ -155,12 +155,10 @@ export class Upkeep {
 
   readonly #tidying: OwnQuery = {
     onTag: null,
-    onEnd: (failure) => this.#onEnd("reset query failed", failure),
+    onEnd: (failure) => {
+      if (failure !== null) this.#server.close(`reset query failed: ${failure.message}`);
+    },
   };
-
-  #onEnd(what: string, failure: ParsedError | null): void {
-    if (failure !== null) this.#server.close(`${what}: ${failure.message}`);
-  }
 
   /** Whether its client, which has used session locks, has any left. */
   checkLocks(client: ClientSession): void {
@@ -180,11 +178,18 @@ export class Upkeep {
     });
   }
 
-  /** Runs connect_query before the first client gets the server. */
-  prime(sql: string): void {
+  /** Runs connect_query before the first client gets the server; closes it if that fails. */
+  prime(sql: string, onFailed: (failure: ParsedError) => void): void {
     const what = "exec_on_connect query failed";
     this.#server.move(ServerState.tested);
     this.#limit(choreMs, `${what}: timeout`);
-    this.#server.ask(sql, { onTag: null, onEnd: (failure) => this.#onEnd(what, failure) });
+    this.#server.ask(sql, {
+      onTag: null,
+      onEnd: (failure) => {
+        if (failure === null) return;
+        onFailed(failure);
+        this.#server.close(`${what}: ${failure.message}`);
+      },
+    });
   }
 }
