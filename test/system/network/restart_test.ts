@@ -163,8 +163,13 @@ tests(
       const got = await client.repliesUntilClosed(patient);
       assert.match(got, /^(T )?(N )?E\((57P02|08006)\) closed$/);
     }
-    for (const client of queued) assert.is(await client.replies(1, patient), RESULT);
-    await endAll(queued);
+    // The postmaster may let somebody in before it has heard of the crash: whose query runs then shares the fate of
+    // the busy ones. The pool has 5 servers, so that can be 5 at most.
+    const answers = await Promise.all(queued.map((client) => client.replies(1, patient)));
+    const caught = answers.filter((answer) => answer !== RESULT);
+    for (const answer of caught) assert.match(answer, /^(N )?E\((57P02|08006)\) closed$/);
+    assert.ok(caught.length <= 5, answers.join("; "));
+    await endAll(queued.filter((_, at) => answers[at] === RESULT));
   },
 );
 
