@@ -81,6 +81,8 @@ class Loader {
   /** the line of each setting that wins; the default holds where there is none */
   readonly #written = new Map<string, IniEntry>();
   readonly #databases = new Map<string, DatabaseConfig>();
+  /** where they were written, `*` included */
+  readonly #entries = new Map<string, IniEntry>();
   readonly #users = new Map<string, UserConfig>();
   #fallback: DatabaseConfig | null = null;
 
@@ -313,6 +315,7 @@ class Loader {
     if (database.user !== null && byteLength(database.user) > MAX_USER_BYTES) {
       this.#problem(entry, `${what}: user is longer than ${MAX_USER_BYTES} bytes`);
     }
+    this.#entries.set(name, entry);
     if (fallback) this.#fallback = database;
     else this.#databases.set(name, database);
   }
@@ -407,12 +410,40 @@ class Loader {
         "default_pool_size = 0: no server connection is opened, clients wait for ever",
       );
     }
-    if (authType !== "any" && userlist?.size === 0) {
+    const authUsers = this.#checkAuthQuery(userlist);
+    if (authType !== "any" && userlist?.size === 0 && authUsers === 0) {
       this.#warn(
         this.#placeOf("auth_file"),
         `auth_type = ${authType} and no user in auth_file: nobody can log in`,
       );
     }
+  }
+
+  /** How many users run auth_query, over all databases. */
+  #checkAuthQuery(userlist: ReadonlyMap<string, UserSecret> | null): number {
+    const { authUser, authDbname } = this.#settings;
+    const all = [...this.#databases.values(), ...(this.#fallback === null ? [] : [this.#fallback])];
+    const names = new Set(all.map((database) => database.authUser ?? authUser));
+    if (authDbname !== "") names.add(authUser);
+    names.delete("");
+    for (const name of names) {
+      if (userlist?.get(name)?.kind !== "scram-sha-256") continue;
+      const what = `auth_user ${quote(name)} has a SCRAM secret in auth_file`;
+      this.#warn(this.#placeOf("auth_user"), `${what}: only its password can log in to a server`);
+    }
+    const databases = new Map([[authDbname, this.#placeOf("auth_dbname")]]);
+    for (const { authDbname: name, name: entry } of all) {
+      if (name !== null) databases.set(name, this.#entries.get(entry) as IniEntry);
+    }
+    databases.delete("");
+    for (const [name, place] of databases) {
+      if (name === CONSOLE_DATABASE) {
+        this.#problem(place, `auth_dbname: database "${name}" is reserved for the admin console`);
+      } else if (!this.#databases.has(name) && this.#fallback === null) {
+        this.#warn(place, `auth_dbname ${quote(name)} is not in [databases]: auth_query fails`);
+      }
+    }
+    return names.size;
   }
 
   #checkBus(): void {

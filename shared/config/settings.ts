@@ -87,23 +87,20 @@ const loadBalance = oneOf("round-robin", "disable");
 const NO_CLIENT_TLS: Extra = { instead: "this version has no TLS towards clients" };
 const NO_SHEDDING: Extra = { instead: "this version does not refuse work on overload" };
 const WINDOWS_SERVICE: Extra = { instead: "it names a Windows service in PgBouncer" };
-const AUTH_QUERY_ONLY: Extra = {
-  instead: "this version reads secrets from auth_file only, it has no auth_query",
-};
 
 // One row a line: read as a table, it is easier to check against PgBouncer's documentation.
 // deno-fmt-ignore
 export const settingsTable = [
   p("admin_users", "list", "", "G", "reload", "works", "Users who may use every command of the admin console."),
   p("application_name_add_host", "bool", "0", "G", "reload", "ignored", "Whether the client's address and port are appended to application_name at login."),
-  p("auth_dbname", "string", "", "GD", "reload", "ignored", "Database in which auth_query runs; empty is the database the client asked for."),
+  p("auth_dbname", "string", "", "GD", "reload", "works", "Database in which auth_query runs; empty is the database the client asked for."),
   p("auth_file", "string", "", "G", "reload", "works", "File of users and their secrets; a relative path is relative to the working directory."),
   p("auth_hba_file", "string", "", "G", "reload", "ignored", "File of access rules for auth_type = hba."),
   p("auth_ident_file", "string", "", "G", "reload", "ignored", "File of user name maps for the methods cert and peer."),
   p("auth_ldap_options", "string", "", "G", "reload", "ignored", "Connection to the LDAP server for auth_type = ldap.", { secret: true }),
-  p("auth_query", "string", AUTH_QUERY, "GD", "reload", "ignored", "Query that returns user and secret; it runs only where auth_user is set."),
+  p("auth_query", "string", AUTH_QUERY, "GD", "reload", "works", "Query that returns user and secret of a user ($1) who is not in auth_file; it runs only where auth_user is set."),
   p("auth_type", authType, "md5", "G", "reload", "refused", "How clients prove who they are; md5 uses SCRAM where the stored secret is a SCRAM secret.", { working: ["any", "trust", "plain", "md5", "scram-sha-256"], instead: "this version has any, trust, plain, md5 and scram-sha-256" }),
-  p("auth_user", "string", "", "GD", "reload", "refused", "User that runs auth_query; empty turns auth_query off.", AUTH_QUERY_ONLY),
+  p("auth_user", "string", "", "GD", "reload", "works", "User that runs auth_query, with the secret that auth_file has of it; empty turns auth_query off."),
   p("autodb_idle_timeout", "seconds", "3600", "G", "reload", "ignored", "Seconds after which an unused database made from the * entry is forgotten."),
   p("cancel_wait_timeout", "seconds", "10", "G", "reload", "works", "Seconds a cancel request may wait for its turn before it is dropped; 0 is for ever."),
   p("client_idle_timeout", "seconds", "0", "GU", "reload", "ignored", "Seconds after which an idle client is disconnected; 0 is never."),

@@ -205,9 +205,15 @@ const verdicts: readonly (readonly [string, string])[] = [
     "auth_type = ldap",
     `error auth_type = "ldap" is not supported: this version has any, trust, plain, md5 and scram-sha-256`,
   ],
+  ["auth_user = pooler", ""],
+  ["auth_dbname = shop", ""],
   [
-    "auth_user = pooler",
-    `error auth_user = "pooler" is not supported: this version reads secrets from auth_file only, it has no auth_query`,
+    "auth_dbname = pgbouncer",
+    `error auth_dbname: database "pgbouncer" is reserved for the admin console`,
+  ],
+  [
+    "auth_dbname = nowhere",
+    `warning auth_dbname "nowhere" is not in [databases]: auth_query fails`,
   ],
   ["client_tls_sslmode = disable", ""],
   [
@@ -322,9 +328,14 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
   ],
   ["a = host=h pool_mode=transaction", ""],
   ["a = host=h max_db_connections=5 max_db_client_connections=0", ""],
+  ["a = host=h auth_user=x auth_query='SELECT $1, 2' auth_dbname=a", ""],
   [
-    "a = host=h auth_user=x",
-    `error database "a": auth_user = "x" is not supported: this version reads secrets from auth_file only, it has no auth_query`,
+    "a = host=h auth_dbname=b",
+    `warning auth_dbname "b" is not in [databases]: auth_query fails`,
+  ],
+  [
+    "a = host=h auth_dbname=pgbouncer",
+    `error auth_dbname: database "pgbouncer" is reserved for the admin console`,
   ],
   ["a = host=h query_wait_timeout=120", ""],
   [
@@ -436,6 +447,16 @@ test("loadConfig() warns when nobody can connect or log in", () => {
     "0: auth_type = md5 and no user in auth_file: nobody can log in",
     "0: section [databases] names no database: nobody can connect",
   ]);
+});
+
+test("loadConfig() knows that users may be looked up, and by whom", () => {
+  const scram = `SCRAM-SHA-256$4096:c2FsdA==$${"A".repeat(43)}=:${"A".repeat(43)}=`;
+  const files = { "users.txt": `"asker" "${scram}"` };
+  assert.equal(lines(load(iniWith("auth_user = asker")).warnings), []);
+  assert.equal(lines(load(iniWith("auth_user = asker\nauth_file = users.txt"), files).warnings), [
+    '5: auth_user "asker" has a SCRAM secret in auth_file: only its password can log in to a server',
+  ]);
+  assert.equal(lines(load(iniWith("", "shop = host=h auth_user=asker")).warnings), []);
 });
 
 test("loadConfig() lists a thousand problems and counts the others", () => {

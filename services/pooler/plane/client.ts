@@ -22,7 +22,7 @@ import type { Channel } from "./listener.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { Peer } from "./peer.ts";
 import type { Plane } from "./plane.ts";
-import type { Pool } from "./pool.ts";
+import type { Pool, Waiter } from "./pool.ts";
 import { fatal, frameRefusal, type Refusal, refusals } from "./refusals.ts";
 import { parseFlags, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
@@ -46,7 +46,7 @@ const lingerMs = 2000;
 const noSecret = new Uint8Array(0);
 const noGates: readonly ClientGate[] = [];
 
-export class ClientSession implements StreamOwner {
+export class ClientSession implements StreamOwner, Waiter {
   readonly plane: Plane;
   readonly stream: Stream;
   readonly id: number;
@@ -96,8 +96,8 @@ export class ClientSession implements StreamOwner {
   // The pool's queue.
   queued = false;
   waitingSince = 0;
-  previousWaiter: ClientSession | null = null;
-  nextWaiter: ClientSession | null = null;
+  previousWaiter: Waiter | null = null;
+  nextWaiter: Waiter | null = null;
   /** Linked; its input waits until the server has its parameters. */
   awaitsSync = false;
 

@@ -27,16 +27,18 @@ import {
   ScramServerExchange,
   verifyMd5Response,
 } from "../../../shared/wire/mod.ts";
+import { authTarget } from "./auth_query.ts";
 import type { ClientGate } from "./client_gate.ts";
 import type { ClientSession } from "./client.ts";
 import { consoleGreeting, ConsoleSession } from "./console_session.ts";
-import type { Credential } from "./credentials.ts";
+import { Credential } from "./credentials.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { isConsole, type Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import type { Replication, Startup } from "./startup.ts";
 import { Counter } from "./stats.ts";
 import { Tunnel } from "./tunnel.ts";
+import type { LookedUp } from "./user_lookup.ts";
 
 /** A password message may be this long; longer ones are refused before they are read. */
 const passwordMax = 16 * 1024;
@@ -65,6 +67,8 @@ export class ClientLogin {
   #step: Step = { at: "initial", ssl: false, gss: false };
   #startup: Startup | null = null;
   #credential: Credential | null = null;
+  /** Withdraws what it has asked auth_query; null = nothing. */
+  #withdraw: (() => void) | null = null;
 
   constructor(client: ClientSession, unixSocket: boolean) {
     this.#client = client;
@@ -78,6 +82,13 @@ export class ClientLogin {
 
   abandon(): void {
     this.#step = { at: "over" };
+    this.#withdraw?.();
+    this.#withdraw = null;
+  }
+
+  /** What it is told when its time is over; null = the client has let it pass. */
+  get lateRefusal(): Refusal | null {
+    return this.#withdraw === null ? null : refusals.lookupTimeout;
   }
 
   /** Consumes whole packets of [at, end); returns where the unfinished one begins. */
@@ -240,12 +251,47 @@ export class ClientLogin {
   #challenge(): void {
     const client = this.#client;
     const plane = client.plane;
+    if (plane.settings.authType === "any") {
+      this.#proven();
+      return;
+    }
     const credential = plane.credential(client.user);
+    // Who is in the auth_file is not looked up.
+    const target = credential === null ? authTarget(plane.config, client.database) : null;
+    if (target === null) {
+      this.#challengeAs(credential);
+    } else if ("problem" in target) {
+      plane.control.log("error", target.problem);
+      this.#refuse(refusals.lookupRefused);
+    } else {
+      this.#later((done) => {
+        let isTold = false;
+        const withdraw = plane.lookups.find(target, client.user, (result) => {
+          isTold = true;
+          this.#withdraw = null;
+          done(() => this.#onLookedUp(result));
+        });
+        if (!isTold) this.#withdraw = withdraw;
+      });
+    }
+  }
+
+  #onLookedUp(result: LookedUp): void {
+    if (result.kind === "refused") {
+      this.#refuse(result.refusal);
+      return;
+    }
+    const credential = result.kind === "user" ? new Credential(result.secret) : null;
+    // As in PgBouncer it is who auth_query says it is, with PostgreSQL's spelling of the name.
+    if (credential !== null) this.#client.user = credential.user;
+    this.#challengeAs(credential);
+  }
+
+  /** Asks for the proof of what is known of the user; null = nothing, and that is not to be noticed. */
+  #challengeAs(credential: Credential | null): void {
+    const { plane } = this.#client;
     this.#credential = credential;
     switch (plane.settings.authType) {
-      case "any":
-        this.#proven();
-        return;
       case "trust":
         if (credential === null) this.#refuse(refusals.noSuchUser);
         else this.#proven();

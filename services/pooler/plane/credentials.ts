@@ -1,5 +1,5 @@
-// What is known of a user of the auth_file: its stored secret in the forms a login needs, derived at
-// most once. Key derivation runs on the control thread; nothing here blocks the loop.
+// What is known of a user of the auth_file, or of one that auth_query has found: its stored secret in the
+// forms a login needs, derived at most once. Key derivation runs on the control thread; nothing here blocks the loop.
 
 import type { UserSecret } from "../../../shared/config/mod.ts";
 import {
@@ -13,6 +13,8 @@ import type { ControlLink } from "./control_link.ts";
 
 export class Credential {
   readonly user: string;
+  /** As it is stored. */
+  readonly secret: string;
   readonly password: string | null;
   readonly md5: string | null;
   /** From the stored secret, or derived from the password at the first SCRAM login. */
@@ -23,9 +25,17 @@ export class Credential {
 
   constructor(secret: UserSecret) {
     this.user = secret.user;
+    this.secret = secret.secret;
     this.password = secret.kind === "plain" ? secret.secret : null;
     this.md5 = secret.kind === "md5" ? secret.secret : null;
     this.scram = secret.kind === "scram-sha-256" ? parseScramSecret(secret.secret) : null;
+  }
+
+  /** Whether its SCRAM keys are made for what a server asks: its secret may be another. */
+  isFor({ salt, iterations }: Pick<ScramSecret, "salt" | "iterations">): boolean {
+    const { scram } = this;
+    return scram !== null && scram.iterations === iterations &&
+      scram.salt.length === salt.length && scram.salt.every((byte, i) => byte === salt[i]);
   }
 
   /** Gives the SCRAM secret; null if the user cannot have one. May call back at once. */

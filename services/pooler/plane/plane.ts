@@ -49,6 +49,7 @@ import { StartupReader } from "./startup.ts";
 import { StatementMemory } from "./statement_memory.ts";
 import { PoolStats } from "./stats.ts";
 import { Texts } from "./texts.ts";
+import { UserLookups } from "./user_lookup.ts";
 
 const sweepMs = 100;
 const acceptsPerEvent = 64;
@@ -72,6 +73,7 @@ export class Plane {
   readonly prepared = new Prepared(this);
   readonly texts = new Texts(this);
   readonly notifier = new Notifier(this);
+  readonly lookups = new UserLookups(this);
   readonly startups: StartupReader;
   readonly tracksStatements: boolean;
   readonly statementMemory = new StatementMemory();
@@ -325,14 +327,25 @@ export class Plane {
 
   /** The pool of a client that is who it says; the database may name the user of the servers. */
   poolFor(database: DatabaseConfig, clientUser: string, client: Credential | null): Pool {
-    const user = database.user ?? clientUser;
+    if (database.user !== null) return this.poolOf(database, database.user);
+    const pool = this.#pool(database, clientUser, client);
+    if (client !== null && database.password === null) pool.adopt(client);
+    return pool;
+  }
+
+  /** The pool of a user that the file names. */
+  poolOf(database: DatabaseConfig, user: string): Pool {
+    return this.#pool(database, user, this.credential(user));
+  }
+
+  #pool(database: DatabaseConfig, user: string, own: Credential | null): Pool {
     const key = `${database.name}\0${user}`;
     let pool = this.pools.get(key);
     if (pool === undefined) {
-      const own = database.user === null ? client : this.credential(database.user);
-      const credentials = database.password === null ? own : null;
-      const password = database.password ?? own?.password ?? null;
-      pool = new Pool(this, database, user, password, credentials);
+      // The password of an entry is that of the entry's own user.
+      const given = database.user === null || database.user === user ? database.password : null;
+      const password = given ?? own?.password ?? null;
+      pool = new Pool(this, database, user, password, given === null ? own : null);
       this.pools.set(key, pool);
     }
     return pool;
@@ -408,7 +421,7 @@ export class Plane {
     const limit = this.settings.clientLoginTimeoutMs;
     for (const client of this.loggingIn) {
       if (limit <= 0 || now - client.connectedAt < limit) break;
-      client.fail(refusals.loginTimeout);
+      client.fail(client.login?.lateRefusal ?? refusals.loginTimeout);
     }
     this.#descriptors.sweep();
     if (this.statementMemory.hasShrunk(now)) collectGarbage();

@@ -20,6 +20,7 @@ import {
 } from "../../../shared/wire/mod.ts";
 import type { LeaseOwner } from "./budget.ts";
 import type { ClientSession } from "./client.ts";
+import type { ClientLogin } from "./client_login.ts";
 import type { Credential } from "./credentials.ts";
 import { failureOf, LoginRetry, verdictOf, withHint } from "./login_retry.ts";
 import { Dialects, type Extra, type ParameterSet, sameValues, spelledName } from "./parameters.ts";
@@ -44,14 +45,32 @@ const demandsKept = 3;
 
 /** Values of parameters that are remembered as accepted. */
 const spellingsMax = 1000;
+
+/** Who may wait for a server in a pool's queue: a client, or a look-up of one (user_lookup.ts). */
+export interface Waiter {
+  /** Whose query_wait_timeout holds. */
+  readonly user: string;
+  /** Of a client that is not logged in yet. */
+  readonly login: ClientLogin | null;
+  // The queue's own.
+  queued: boolean;
+  waitingSince: number;
+  previousWaiter: Waiter | null;
+  nextWaiter: Waiter | null;
+  /** A server for it, which is not linked yet. */
+  onServer(server: ServerConnection): void;
+  /** There is none: it is to leave the queue. */
+  fail(refusal: Refusal): void;
+}
+
 export class Pool implements LeaseOwner, ServerOwner {
   readonly plane: Plane;
   readonly database: DatabaseConfig;
   /** The user of the server connections: the database's own, else the clients'. */
   readonly user: string;
   /** What the pooler can prove to PostgreSQL for that user: a password, or what the client proved. */
-  readonly password: string | null;
-  readonly credential: Credential | null;
+  password: string | null;
+  credential: Credential | null;
   readonly startupParameters: readonly (readonly [string, string])[];
   /** The slots for its servers; `held` counts those that are closing as well. */
   readonly lease: Lease;
@@ -72,8 +91,8 @@ export class Pool implements LeaseOwner, ServerOwner {
   defaults: readonly (string | null)[];
 
   waiting = 0;
-  #firstWaiter: ClientSession | null = null;
-  #lastWaiter: ClientSession | null = null;
+  #firstWaiter: Waiter | null = null;
+  #lastWaiter: Waiter | null = null;
   #connecting = 0;
   #dispatching = false;
   readonly #retry = new LoginRetry();
@@ -116,7 +135,22 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.lease = plane.budget.lease(poolLeaf(database.name, user), this);
   }
 
-  get firstWaiter(): ClientSession | null {
+  /** What a client of its user has proved, newer than what there was: the secret may have been changed. */
+  adopt(credential: Credential): void {
+    const known = this.credential;
+    if (known === credential) return;
+    if (known !== null && known.secret === credential.secret) {
+      if (known.scramKeys !== null) return;
+      known.scramKeys = credential.scramKeys;
+    } else {
+      this.credential = credential;
+      this.password = credential.password;
+    }
+    // What has failed without it may succeed now.
+    this.#retry.succeed();
+  }
+
+  get firstWaiter(): Waiter | null {
     return this.#firstWaiter;
   }
 
@@ -126,7 +160,7 @@ export class Pool implements LeaseOwner, ServerOwner {
    * An idle server for the client, not linked yet; or null, and the client is now the last in the
    * queue (or was refused: see its state).
    */
-  acquire(client: ClientSession): ServerConnection | null {
+  acquire(client: Waiter): ServerConnection | null {
     if (this.#firstWaiter === null) {
       const server = this.#takeIdle();
       if (server !== undefined) return server;
@@ -148,7 +182,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     return this.#retry.refusal(reactor.now, settings.serverLoginRetryMs);
   }
 
-  enqueue(client: ClientSession): void {
+  enqueue(client: Waiter): void {
     client.waitingSince = this.plane.reactor.now;
     client.previousWaiter = this.#lastWaiter;
     client.nextWaiter = null;
@@ -160,7 +194,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   /** Takes a client out of the queue; no effect if it is not in it. */
-  dequeue(client: ClientSession): void {
+  dequeue(client: Waiter): void {
     if (!client.queued) return;
     if (client.previousWaiter !== null) client.previousWaiter.nextWaiter = client.nextWaiter;
     else this.#firstWaiter = client.nextWaiter;
@@ -466,7 +500,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     return this.database.serverLifetimeMs ?? this.plane.settings.serverLifetimeMs;
   }
 
-  waitTimeoutMs(client: ClientSession): number {
+  waitTimeoutMs(client: { readonly user: string }): number {
     return this.plane.config.users.get(client.user)?.queryWaitTimeoutMs ??
       this.database.queryWaitTimeoutMs ?? this.plane.settings.queryWaitTimeoutMs;
   }
@@ -475,7 +509,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   sweep(now: number, thorough: boolean): void {
     let client = this.#firstWaiter;
     while (client !== null) {
-      const next = client.nextWaiter as ClientSession | null;
+      const next = client.nextWaiter as Waiter | null;
       const waitMs = this.waitTimeoutMs(client);
       if (waitMs > 0 && now - client.waitingSince >= waitMs) client.fail(this.#queueRefusal());
       // Of one user who came later waits longer; users may differ where the database has its own.

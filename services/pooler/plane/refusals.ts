@@ -42,6 +42,26 @@ export const refusals = {
   },
   noSuchUser: { code: "28P01", message: "no such user" },
   loginTimeout: { code: "08006", message: "client_login_timeout" },
+  lookupTimeout: {
+    code: "57P03",
+    message: "client_login_timeout (server down)",
+    hint: "The server that knows the users does not answer: connect again later",
+  },
+  lookupWaitTimeout: {
+    code: "53300",
+    message: "query_wait_timeout",
+    hint: "The server that knows the users has no connection for this one: connect again later",
+  },
+  lookupFailing: {
+    code: "08006",
+    message: "server login has been failing (server_login_retry)",
+    hint: "The server that knows the users cannot be reached: the pooler's log says why",
+  },
+  lookupRefused: {
+    code: "28000",
+    message: "bouncer config error",
+    hint: "The user could not be looked up: the pooler's log says why",
+  },
   queryWaitTimeout: {
     code: "53300",
     message: "query_wait_timeout",

@@ -258,6 +258,7 @@ export class ServerConnection implements StreamOwner {
     if (client !== null) client.server = null;
     this.plane.logServer(this, `closing because: ${reason}`);
     this.owner.onClosed(this);
+    this.consumer?.onServerClosed?.();
   }
 
   /** Its client left in the middle of something. */

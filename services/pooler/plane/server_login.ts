@@ -240,6 +240,9 @@ export class ServerLogin {
     }
     const keys = credential?.scramKeys ?? null;
     if (keys === null) return this.fail("28P01", "wrong password type");
+    if (!credential?.isFor(challenge)) {
+      return this.fail("28P01", "the server has another SCRAM secret than the one of the client");
+    }
     this.#send(saslResponse(scram.proofFromKeys(keys)));
   }
 }

@@ -32,4 +32,6 @@ export interface ServerConsumer {
   consume(at: number, end: number): number;
   /** All that was queued for the server was taken. */
   onServerDrained(): void;
+  /** It is closed on this side; for who is not its owner. */
+  onServerClosed?(): void;
 }

@@ -6,7 +6,7 @@ export const ServerState = {
   login: "login",
   /** In the pool's idle list; leaves when linked or closed. */
   idle: "idle",
-  /** Linked to a client; leaves when that gives it back, or closed. */
+  /** Linked to a client, or looks one up; leaves when that gives it back, or closed. */
   active: "active",
   /** Without a client; nothing is sent to it while a cancel for it is on its way. */
   beingCanceled: "being_canceled",
