@@ -53,7 +53,8 @@ tests("what statements have cost is given back when their clients have left", as
   await crowd(5, 200);
   const before = size();
   const largest = await crowd(50, 600);
-  assert.ok(largest > before + 100, `${before.toFixed(0)} MiB, then ${largest.toFixed(0)} MiB`);
+  // The texts alone are 58 MiB.
+  assert.ok(largest > before + 50, `${before.toFixed(0)} MiB, then ${largest.toFixed(0)} MiB`);
   await until(`less than half of what came to ${before.toFixed(0)} MiB`, () => {
     return size() < before + (largest - before) / 2;
   });
