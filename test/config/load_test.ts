@@ -371,10 +371,7 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
   ["a = host=h\na = host=g", `warning "a" stood in line 2 already, this line wins`],
   ["a = host=h\n[users]\nu = pool_mode=statement", ""],
   ["a = host=h\n[users]\nu = max_user_connections=5 max_user_client_connections=6", ""],
-  [
-    "a = host=h\n[users]\nu = query_timeout=5",
-    `warning user "u": query_timeout = "5" has no effect in this version`,
-  ],
+  ["a = host=h\n[users]\nu = query_timeout=0.5 client_idle_timeout=0", ""],
   ["a = host=h\n[users]\nu = host=h", `error user "u": unrecognized user parameter: host`],
   [
     "a = host=h\n[peers]\n1 = host=/tmp/p1",

@@ -92,6 +92,8 @@ export class ClientSession implements StreamOwner, Waiter {
   secret: Uint8Array = noSecret;
   /** When its last transaction began. */
   requestAt = 0;
+  /** Since when it has had no server, and since when it has taken all that was sent to it. */
+  idleSince = 0;
 
   // The pool's queue.
   queued = false;
@@ -201,6 +203,7 @@ export class ClientSession implements StreamOwner, Waiter {
   }
 
   onDrained(): void {
+    this.idleSince = this.plane.reactor.now;
     this.console?.onDrained();
     this.tunnel?.onClientDrained();
     this.server?.stream.resume();
@@ -291,6 +294,7 @@ export class ClientSession implements StreamOwner, Waiter {
   /** Its login is over: a server that it gets is for what it sends. */
   begin(): void {
     this.login = null;
+    this.idleSince = this.plane.reactor.now;
     this.keeps = this.mode === "session";
   }
 
@@ -359,6 +363,7 @@ export class ClientSession implements StreamOwner, Waiter {
 
   onUnlinked(): void {
     this.#ownSql = "";
+    this.idleSince = this.plane.reactor.now;
     if (this.login !== null && !this.closed && !this.plane.stopping) return this.login.greet();
     if (this.#leaving) {
       this.close("client close request");
@@ -410,6 +415,7 @@ export class ClientSession implements StreamOwner, Waiter {
       }
       if (server === null) {
         if (this.#unlinked.answers(type)) {
+          this.idleSince = plane.reactor.now;
           keep = false;
         } else {
           // Small messages come whole before a server is taken for them.
@@ -429,7 +435,7 @@ export class ClientSession implements StreamOwner, Waiter {
       }
       if (server !== null) {
         const requests = server.requests;
-        if (requests.count === 0) server.requestAt = plane.reactor.now;
+        if (requests.count === 0) server.begins(plane.reactor.now);
         else if (requests.cycles > 0 && server.residue.defers(type) && !server.copyIn) {
           return this.#hold(server, run, at, end);
         }
@@ -729,6 +735,7 @@ export class ClientSession implements StreamOwner, Waiter {
     const input = this.#input;
     if (!this.queued || pool === null || input === null || this.login !== null) return;
     pool.dequeue(this);
+    this.idleSince = this.plane.reactor.now;
     this.#input = null;
     const length = this.#unlinked.refuse(input, refusals.cancelledInQueue);
     const used = Math.min(length, input.length);
@@ -753,7 +760,7 @@ export class ClientSession implements StreamOwner, Waiter {
     if (this.closed) return;
     // Nobody who sends a cancel request is ever answered.
     if (this.plane.cancels.requesters.has(this)) return this.close(refusal.message);
-    const isMute = this.#leaving || this.tunnel?.isMidMessage;
+    const isMute = this.#leaving || (this.tunnel ?? this.server)?.isMidMessage;
     if (!isMute) this.stream.sendBytes(fatal(refusal));
     this.plane.logRefusal(this, refusal.message);
     this.closeAfterFlush(refusal.message);

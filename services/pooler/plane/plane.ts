@@ -49,6 +49,7 @@ import { StartupReader } from "./startup.ts";
 import { StatementMemory } from "./statement_memory.ts";
 import { PoolStats } from "./stats.ts";
 import { Texts } from "./texts.ts";
+import { Timeouts } from "./timeouts.ts";
 import { UserLookups } from "./user_lookup.ts";
 
 const sweepMs = 100;
@@ -104,6 +105,7 @@ export class Plane {
   readonly #credentials = new Map<string, Credential | null>();
   readonly #addresses = new Map<string, { addresses: readonly string[]; until: number }>();
   readonly #descriptors: Descriptors;
+  readonly #timeouts: Timeouts;
   readonly #limitsDivided: boolean;
   /** max_db_client_connections and max_user_client_connections, by leaf. */
   readonly #gates = new Map<string, ClientGate>();
@@ -137,6 +139,7 @@ export class Plane {
     this.startedAt = Date.now();
     this.#lastPeriodAt = reactor.now;
     this.#limitsDivided = start.leaseMs === null;
+    this.#timeouts = new Timeouts(this);
     this.budget = new Budget(this, start.leaseMs ?? Infinity);
     this.clientGate = new ClientGate(this, clientsLeaf, refusals.tooManyClients);
     this.mainGates = [this.clientGate];
@@ -413,6 +416,7 @@ export class Plane {
   #sweep(): void {
     const now = this.reactor.now;
     const thorough = this.#sweeps++ % 10 === 0;
+    this.#timeouts.sweep(now);
     for (const pool of this.pools.values()) pool.sweep(now, thorough);
     this.notifier.sweep(now);
     this.budget.sweep(now);

@@ -101,7 +101,6 @@ export class Pool implements LeaseOwner, ServerOwner {
   #nextHost = 0;
   readonly #demands = new Array<number>(demandsKept).fill(0);
   #demandAt = 0;
-  readonly #mixedWaits: boolean;
   /** With room for keys of 3.0, and for those of 3.2. */
   readonly #greetings = new Map<ParameterSet, Uint8Array>();
   readonly #longGreetings = new Map<ParameterSet, Uint8Array>();
@@ -130,8 +129,6 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.defaults = plane.tracker.none.values;
     this.dialects = new Dialects(plane.tracker);
     this.startupParameters = Object.entries(database.startupParameters);
-    this.#mixedWaits = database.user !== null &&
-      [...plane.config.users.values()].some((user) => user.queryWaitTimeoutMs !== null);
     this.lease = plane.budget.lease(poolLeaf(database.name, user), this);
   }
 
@@ -486,7 +483,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   /** Why a client has waited in vain: all servers are busy, or none can be had. */
-  #queueRefusal(): Refusal {
+  queueRefusal(): Refusal {
     const { failure } = this.#retry;
     const { budget } = this.plane;
     if (failure !== null) {
@@ -507,15 +504,6 @@ export class Pool implements LeaseOwner, ServerOwner {
 
   /** Called ten times a second; `thorough`: servers are looked at too, once a second. */
   sweep(now: number, thorough: boolean): void {
-    let client = this.#firstWaiter;
-    while (client !== null) {
-      const next = client.nextWaiter as Waiter | null;
-      const waitMs = this.waitTimeoutMs(client);
-      if (waitMs > 0 && now - client.waitingSince >= waitMs) client.fail(this.#queueRefusal());
-      // Of one user who came later waits longer; users may differ where the database has its own.
-      else if (!this.#mixedWaits) break;
-      client = next;
-    }
     if (this.waiting > 0) this.grow();
     if (thorough) this.#sweepServers(now);
   }

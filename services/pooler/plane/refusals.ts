@@ -67,6 +67,31 @@ export const refusals = {
     message: "query_wait_timeout",
     hint: "No server connection came free in time: raise the pool size, or query_wait_timeout",
   },
+  queuedQueryTimeout: {
+    code: "57014",
+    message: "query_timeout",
+    hint: "No server connection came free in time: raise the pool size, or query_timeout",
+  },
+  queryTimeout: {
+    code: "57014",
+    message: "query timeout",
+    hint: "The query was cancelled: it ran for longer than query_timeout",
+  },
+  idleTransactionTimeout: {
+    code: "25P03",
+    message: "idle transaction timeout",
+    hint: "The transaction was rolled back: nothing was sent for idle_transaction_timeout",
+  },
+  transactionTimeout: {
+    code: "25P04",
+    message: "transaction timeout",
+    hint: "The transaction was rolled back: it lasted longer than transaction_timeout",
+  },
+  clientIdleTimeout: {
+    code: "57P05",
+    message: "client_idle_timeout",
+    hint: "Connect again, and keep idle connections for less than client_idle_timeout",
+  },
   noCoordinator: {
     code: "53300",
     message: "query_wait_timeout",

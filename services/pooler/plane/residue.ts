@@ -43,6 +43,8 @@ export class Residue {
   /** Session locks may have been taken or given back: only the server knows. */
   locksUnsure = false;
   readonly listen = new ListenState();
+  /** Session pooling: its client has listened, and may hear something at any time. */
+  hears = false;
   /** A text with flags is not answered yet: without one, what may happen, below, is false. */
   isExpecting = false;
   /** What is not answered yet may reset what the client asked for at its login. */

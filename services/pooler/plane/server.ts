@@ -27,7 +27,7 @@ import { Request, Requests } from "./requests.ts";
 import { Residue } from "./residue.ts";
 import { ServerLogin } from "./server_login.ts";
 import type { ServerConsumer, ServerOwner } from "./server_owner.ts";
-import { moved, ServerState } from "./server_state.ts";
+import { isStatus, moved, ServerState, statusFailed, statusIdle } from "./server_state.ts";
 import { SessionSettings } from "./session_settings.ts";
 import { PreparedOnServer, type StatementName } from "./statements.ts";
 import { Counter } from "./stats.ts";
@@ -37,10 +37,6 @@ import { Upkeep } from "./upkeep.ts";
 
 const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
 const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
-/** Transaction status bytes of ReadyForQuery. */
-export const statusIdle = 0x49;
-const statusInTransaction = 0x54;
-const statusFailed = 0x45;
 /** A client that was stopped for its many outstanding requests is read again below this. */
 const resumeBelow = 1024;
 
@@ -101,7 +97,7 @@ export class ServerConnection implements StreamOwner {
   readonly connectedAt: number;
   linkedAt = 0;
   idleSince = 0;
-  /** When its last request began, for the time counters. */
+  /** When its last request, and its last transaction, began or ended. */
   requestAt = 0;
   transactionAt = 0;
   /** Requests of clients that it has answered. */
@@ -351,6 +347,12 @@ export class ServerConnection implements StreamOwner {
     client.onUnlinked();
     if (this.stream.paused) this.stream.resume();
     this.upkeep.tidy();
+  }
+
+  /** Its client sends something, and all before it is answered. */
+  begins(now: number): void {
+    this.requestAt = now;
+    if (this.status === statusIdle && this.synced) this.transactionAt = now;
   }
 
   untie(client: ClientSession): void {
@@ -792,8 +794,4 @@ export class ServerConnection implements StreamOwner {
     this.secret = key.secret;
     return true;
   }
-}
-
-function isStatus(status: number): boolean {
-  return status === statusIdle || status === statusInTransaction || status === statusFailed;
 }

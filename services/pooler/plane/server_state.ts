@@ -1,4 +1,4 @@
-// The states of a server connection, and which follows which.
+// The states of a server connection, and which follows which; and those of its transaction.
 
 /** Who is in which state: see each member. */
 export const ServerState = {
@@ -29,4 +29,13 @@ const from: Record<ServerState, readonly ServerState[]> = {
 export function moved(state: ServerState, to: ServerState): ServerState {
   if (from[to].includes(state)) return to;
   throw new Error(`move server connection: ${state} to ${to}, wanted ${from[to]}`);
+}
+
+/** Transaction status bytes of ReadyForQuery. */
+export const statusIdle = 0x49;
+const statusInTransaction = 0x54;
+export const statusFailed = 0x45;
+
+export function isStatus(status: number): boolean {
+  return status === statusIdle || status === statusInTransaction || status === statusFailed;
 }

@@ -13,6 +13,7 @@ export function onTag(server: ServerConnection, tag: Tag): void {
     case Tag.discardAll:
       if (client?.pinned) residue.locksUnsure = true;
       if (client !== null && client.mode !== "session") residue.listen.onDiscard();
+      residue.hears = false;
       session.onDiscard();
       return journal.onDiscard(client?.names ?? null);
     case Tag.alter:
@@ -25,6 +26,7 @@ export function onTag(server: ServerConnection, tag: Tag): void {
       if (residue.setsDefault) session.onReset();
       return;
     case Tag.listen:
+      if (client?.mode === "session") residue.hears = true;
       return residue.listen.onListen();
     case Tag.unlisten:
       return residue.listen.onUnlisten();

@@ -8,8 +8,8 @@ import type { ClientSession } from "./client.ts";
 import { failingBind } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import { Wipe } from "./residue.ts";
-import { type OwnQuery, type ServerConnection, statusIdle } from "./server.ts";
-import { ServerState } from "./server_state.ts";
+import type { OwnQuery, ServerConnection } from "./server.ts";
+import { ServerState, statusIdle } from "./server_state.ts";
 import { Tag } from "./tags.ts";
 
 const sync = syncMessage();
@@ -108,6 +108,7 @@ export class Upkeep {
     this.#resetDue = serverResetQuery !== "" && (isSession || serverResetQueryAlways);
     if (!isSession && (client.pinned || residue.locksUnsure)) residue.wipe = Wipe.everything;
     residue.listen.forget();
+    residue.hears = false;
   }
 
   /** Without a client: does what there is to do before it is idle, one thing after the other. */

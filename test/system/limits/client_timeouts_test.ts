@@ -1,0 +1,326 @@
+// Clients that take too long: query_timeout, idle_transaction_timeout, transaction_timeout, client_idle_timeout.
+// Each ends what it is meant for, with its reason, and PostgreSQL is rid of it; and it ends nothing else.
+// load: waits
+// limit: 120 s
+
+import { startFakePostgres } from "../../support/fake_postgres.ts";
+import { assert, suite } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { startPostgres } from "../../support/postgres.ts";
+import { RawClient } from "../../support/raw_client.ts";
+import { backendOf, backendsWhere, waiting } from "../modes/support.ts";
+
+needs("postgresql");
+
+const postgres = await startPostgres();
+await postgres.query("CREATE ROLE free LOGIN SUPERUSER; CREATE ROLE short LOGIN SUPERUSER");
+await postgres.query("CREATE TABLE t (i int); INSERT INTO t VALUES (0)");
+const at = `host=127.0.0.1 port=${postgres.port} dbname=postgres`;
+const patient = { timeoutMs: 30_000 };
+const RESULT = 'T D C"SELECT 1" Z(I)';
+const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+const poolers: Pgweir[] = [];
+
+const tests = suite("client timeouts");
+
+async function start(
+  pgbouncer: Record<string, string | number>,
+  users: Record<string, string> = {},
+  database = "",
+): Promise<Pgweir> {
+  const pooler = await startPgweir({
+    ini: {
+      databases: { db: `${at} ${database}`, session: `${at} pool_mode=session` },
+      users,
+      pgbouncer,
+    },
+    userlist: { postgres: "", free: "", short: "", admin: "" },
+  });
+  poolers.push(pooler);
+  return pooler;
+}
+
+tests.after.each(async () => {
+  await Promise.all(poolers.splice(0).map((pooler) => pooler.stop()));
+});
+
+tests.after(async () => {
+  await postgres.stop("immediate");
+});
+
+function login(pooler: Pgweir, user = "postgres", database = "db"): Promise<RawClient> {
+  return RawClient.login(pooler, { user, database });
+}
+
+/** Asserts that a client is told why, and let go; other messages may come before. */
+async function isEnded(client: RawClient, code: string, message: string): Promise<void> {
+  const all = await client.messagesUntil(null, 1, 30_000);
+  const last = new TextDecoder().decode(all.at(-1)?.body);
+  assert.ok(last.startsWith(`SFATAL\0VFATAL\0C${code}\0M${message}\0`), last);
+}
+
+// A timeout closed the server connection, and PostgreSQL worked on for a client that was gone.
+tests("query_timeout cancels the query, and the server serves the next client", async () => {
+  const pooler = await start({ query_timeout: 0.5, default_pool_size: 1 });
+  for (const [database, way] of [["db", f.Q], ["db", extended], ["session", f.Q]] as const) {
+    const client = await login(pooler, "postgres", database);
+    const backend = await backendOf(client);
+    const next = await login(pooler, "postgres", database);
+    client.send(way("SELECT pg_sleep(60)"));
+    await backendsWhere(postgres, 1, `query LIKE '%sleep(60)%' AND state = 'active'`);
+    await isEnded(client, "57014", "query timeout");
+    await backendsWhere(postgres, 0, `query LIKE '%sleep(60)%' AND state = 'active'`);
+    assert.is(await backendOf(next), backend);
+    await next.end();
+  }
+  // What a transaction had done is undone, and nobody waits for its locks.
+  const client = await login(pooler);
+  const backend = await backendOf(client);
+  await client.query("BEGIN");
+  await client.query("UPDATE t SET i = i + 1");
+  client.send(f.Q("SELECT pg_sleep(60)"));
+  await isEnded(client, "57014", "query timeout");
+  const next = await login(pooler);
+  assert.equal(await next.query("UPDATE t SET i = i RETURNING i"), [["0"]]);
+  assert.is(await backendOf(next), backend);
+  await next.end();
+});
+
+function extended(sql: string): Uint8Array {
+  return Buffer.concat([f.P("", sql), f.B(), f.E(), f.S()]);
+}
+
+// A server that stopped in the middle of a message: what was added for the client became a part of it.
+tests(
+  "query_timeout ends a query whose server says no more, be it inside of a message",
+  async () => {
+    for (const halves of [false, true]) {
+      const fake = await startFakePostgres({
+        onMessage: (session, asked) => {
+          if (asked.type !== 0x51) return session.answer(asked);
+          if (halves) session.send(session.oneRow("x".repeat(1000)).subarray(0, 500));
+        },
+      });
+      const pooler = await startPgweir({
+        ini: {
+          databases: { db: `host=127.0.0.1 port=${fake.port}` },
+          pgbouncer: { query_timeout: 0.4 },
+        },
+      });
+      const client = await login(pooler);
+      client.send(f.Q("SELECT 1"));
+      if (!halves) await isEnded(client, "57014", "query timeout");
+      else {
+        const all = await client.repliesUntilClosed(patient);
+        assert.not.match(all, /E\(/);
+      }
+      await pooler.stop();
+      await fake.stop();
+    }
+  },
+);
+
+tests("query_timeout ends a wait for a server as well, and a user's own 0 neither", async () => {
+  const pooler = await start({ query_timeout: 0.5 }, { free: "query_timeout=0" }, "pool_size=1");
+  const clients = [await login(pooler), await login(pooler)];
+  const free = await login(pooler, "free");
+  const calm = await login(pooler, "free");
+  free.send(f.Q("SELECT pg_sleep(1.5)"));
+  await clients[0]!.query("BEGIN");
+  calm.send(f.Q("SELECT 1"));
+  clients[1]!.send(f.Q("SELECT 'waits'"));
+  await waiting(pooler, 1, "db");
+  await isEnded(clients[1]!, "57014", "query_timeout");
+  assert.is(await free.replies(1, patient), RESULT);
+  assert.is(await calm.replies(1, patient), RESULT);
+  for (const client of [clients[0]!, free, calm]) client.close();
+});
+
+// It counted from the client's last message: the time between two queries of a transaction as well.
+tests("query_timeout counts no time between queries", async () => {
+  const pooler = await start({ query_timeout: 0.5 });
+  const clients = await Promise.all([login(pooler), login(pooler, "postgres", "session")]);
+  for (const client of clients) {
+    await client.query("BEGIN");
+    await client.query("SELECT 1");
+  }
+  // Parse, Bind and Execute without a Sync are answered too, and then nothing runs.
+  const open = await login(pooler);
+  open.send(f.P("", "SELECT 1"), f.B(), f.E(), f.H());
+  assert.is(await open.repliesUntil("C"), '1 2 D C"SELECT 1"');
+  await pause(900);
+  for (const client of clients) {
+    await client.query("SELECT 2");
+    await client.query("COMMIT");
+  }
+  open.send(f.S());
+  assert.is(await open.replies(), "Z(I)");
+  for (const client of [...clients, open]) await client.end();
+});
+
+tests("idle_transaction_timeout rolls back, frees locks and tells why", async () => {
+  const pooler = await start({ idle_transaction_timeout: 0.5, default_pool_size: 1 });
+  for (const database of ["db", "session"]) {
+    const client = await login(pooler, "postgres", database);
+    const backend = await backendOf(client);
+    await client.query("BEGIN");
+    await client.query("UPDATE t SET i = i + 1");
+    const next = await login(pooler, "postgres", database);
+    // It waits for the lock, then for the server.
+    const direct = postgres.query("UPDATE t SET i = i RETURNING i");
+    await isEnded(client, "25P03", "idle transaction timeout");
+    assert.equal(await direct, [{ i: 0 }]);
+    assert.is(await backendOf(next), backend);
+    await backendsWhere(postgres, 0, "state LIKE 'idle in transaction%'");
+    await next.end();
+  }
+  // A failed transaction is one too; so is an extended query without its Sync.
+  const failed = await login(pooler);
+  failed.send(f.Q("BEGIN"), f.Q("SELECT 1/0"));
+  assert.is(await failed.replies(2), 'C"BEGIN" Z(T) E(22012) Z(E)');
+  await isEnded(failed, "25P03", "idle transaction timeout");
+  const open = await login(pooler);
+  open.send(f.P("", "UPDATE t SET i = i + 1"), f.B(), f.E(), f.H());
+  assert.is(await open.repliesUntil("C"), '1 2 C"UPDATE 1"');
+  await isEnded(open, "25P03", "idle transaction timeout");
+  assert.equal(await postgres.query("SELECT i FROM t"), [{ i: 0 }]);
+});
+
+// It hit queries that ran, and those that came just behind each other.
+tests("idle_transaction_timeout ends nobody who works, nor whom it does not concern", async () => {
+  const pooler = await start(
+    { idle_transaction_timeout: 0.5 },
+    { free: "idle_transaction_timeout=0" },
+  );
+  const free = await login(pooler, "free");
+  await free.query("BEGIN");
+  const clients = await Promise.all([login(pooler), login(pooler, "postgres", "session")]);
+  await Promise.all(clients.map(async (client) => {
+    await client.query("BEGIN");
+    for (let i = 0; i < 4; i++) {
+      client.send(f.Q("SELECT pg_sleep(0.3)"), f.Q("SELECT pg_sleep(0.4)"));
+      assert.is(
+        await client.replies(2, patient),
+        'T D C"SELECT 1" Z(T) T D C"SELECT 1" Z(T)',
+      );
+    }
+    // One that rests outside of a transaction, and one that sends its part of a COPY slowly.
+    await client.query("COMMIT");
+    await pause(700);
+    await client.query("SELECT 1");
+    client.send(f.Q("BEGIN; COPY t FROM STDIN"));
+    assert.is(await client.repliesUntil("G"), 'C"BEGIN" G');
+    await pause(700);
+    client.send(f.c());
+    assert.is(await client.replies(), 'C"COPY 0" Z(T)');
+    await client.query("ROLLBACK");
+    // Long queries without a Sync, the first of them answered just before.
+    for (let i = 0; i < 3; i++) {
+      client.send(f.P("", "SELECT pg_sleep(0.4)"), f.B(), f.E(), f.H());
+      assert.is(await client.repliesUntil("C", 1, patient), '1 2 D C"SELECT 1"');
+    }
+    client.send(f.S());
+    assert.is(await client.replies(), "Z(I)");
+  }));
+  await free.query("COMMIT");
+  for (const client of [...clients, free]) await client.end();
+});
+
+tests("transaction_timeout ends a transaction however busy it is", async () => {
+  const pooler = await start({ transaction_timeout: 1 }, { free: "transaction_timeout=0" });
+  const free = await login(pooler, "free");
+  await free.query("BEGIN");
+  for (const database of ["db", "session"]) {
+    const client = await login(pooler, "postgres", database);
+    // What it did before is no part of it.
+    for (let i = 0; i < 3; i++) await client.query("SELECT pg_sleep(0.4)");
+    await pause(700);
+    const began = performance.now();
+    await client.query("BEGIN");
+    await client.query("UPDATE t SET i = i + 1");
+    const queries = (async () => {
+      for (;;) await client.query("SELECT pg_sleep(0.1)");
+    })();
+    const failure = await queries.catch((error: Error & { fields?: { code: string } }) => error);
+    const took = performance.now() - began;
+    assert.is(failure.fields?.code, "25P04", failure.message);
+    assert.ok(took > 950 && took < 3000, `${took} ms`);
+    assert.equal(await postgres.query("UPDATE t SET i = i RETURNING i"), [{ i: 0 }]);
+  }
+  // A query alone is one too.
+  const client = await login(pooler);
+  client.send(f.Q("SELECT pg_sleep(60)"));
+  await isEnded(client, "25P04", "transaction timeout");
+  await backendsWhere(postgres, 0, `query LIKE '%sleep(60)%' AND state = 'active'`);
+  await free.query("COMMIT");
+  await free.end();
+});
+
+// It never fired once a client had run a query, or in session pooling.
+tests("client_idle_timeout ends clients that do nothing", async () => {
+  const pooler = await start({ client_idle_timeout: 0.5, default_pool_size: 3 });
+  const clients = await Promise.all([
+    login(pooler),
+    login(pooler),
+    login(pooler, "postgres", "session"),
+    login(pooler, "postgres", "session"),
+  ]);
+  await clients[1]!.query("SELECT 1");
+  await clients[3]!.query("SELECT 1");
+  for (const client of clients) await isEnded(client, "57P05", "client_idle_timeout");
+});
+
+tests("client_idle_timeout ends nobody who works, waits or listens", async () => {
+  const pooler = await start({ client_idle_timeout: 0.5, default_pool_size: 4 });
+  for (const database of ["db", "session"]) {
+    const [holder, queued, copying, listening] = await Promise.all(
+      Array.from({ length: 4 }, () => login(pooler, "postgres", database)),
+    ) as [RawClient, RawClient, RawClient, RawClient];
+    // Slow rows, too: the answer is on its way for all the time.
+    holder.send(f.Q("SELECT pg_sleep(0.02) FROM generate_series(1, 60)"));
+    copying.send(f.Q("COPY t FROM STDIN"));
+    assert.is(await copying.repliesUntil("G"), "G");
+    assert.is((await listening.query("LISTEN news")).length, 0);
+    const console = await login(pooler, "admin", "pgbouncer");
+    await queued.query("BEGIN");
+    const late = database === "db" ? [await login(pooler), await login(pooler)] : [];
+    if (late.length > 0) {
+      // Two servers are left for three clients.
+      for (const client of late) client.send(f.Q("SELECT pg_sleep(0.8)"));
+    }
+    await pause(1_200);
+    for (const client of late) assert.is(await client.replies(1, patient), RESULT);
+    await queued.query("COMMIT");
+    copying.send(f.c());
+    assert.is(await copying.replies(), 'C"COPY 0" Z(I)');
+    assert.match(await holder.replies(1, patient), /C"SELECT 60" Z\(I\)$/);
+    await postgres.query("NOTIFY news, 'heard'");
+    assert.match(await listening.repliesUntil("A", 1, patient), /A/);
+    assert.ok((await console.table("SHOW VERSION")).length > 0);
+    for (const client of [holder, queued, copying, listening, console, ...late]) client.close();
+  }
+});
+
+// One user with a limit of its own made the limit of all others 0: they were cut at the next look.
+tests("a user's own limit is that user's alone, and works without a setting", async () => {
+  const pooler = await start({}, {
+    short: "client_idle_timeout=0.3 query_timeout=0.6 idle_transaction_timeout=0.4",
+    free: "client_idle_timeout=0",
+  });
+  const short = await Promise.all(Array.from({ length: 3 }, () => login(pooler, "short")));
+  const others = [await login(pooler), await login(pooler, "free")];
+  await short[1]!.query("BEGIN");
+  short[2]!.send(f.Q("SELECT pg_sleep(60)"));
+  await isEnded(short[0]!, "57P05", "client_idle_timeout");
+  await isEnded(short[1]!, "25P03", "idle transaction timeout");
+  await isEnded(short[2]!, "57014", "query timeout");
+  await pause(300);
+  for (const client of others) {
+    await client.query("SELECT 1");
+    await client.end();
+  }
+});
+
+tests.run();
