@@ -52,7 +52,7 @@ export class ClientSession implements StreamOwner, Waiter {
   readonly id: number;
   readonly connectedAt: number;
   readonly #peer: Peer;
-  readonly #unlinked: Unlinked;
+  readonly unlinked: Unlinked;
   /** Set until the login is over. */
   login: ClientLogin | null;
   console: ConsoleSession | null = null;
@@ -92,8 +92,6 @@ export class ClientSession implements StreamOwner, Waiter {
   secret: Uint8Array = noSecret;
   /** When its last transaction began. */
   requestAt = 0;
-  /** Since when it has had no server, and since when it has taken all that was sent to it. */
-  idleSince = 0;
 
   // The pool's queue.
   queued = false;
@@ -135,7 +133,7 @@ export class ClientSession implements StreamOwner, Waiter {
     this.defaults = this.parameters.values;
     this.login = new ClientLogin(this, unixSocket);
     this.stream = new Stream(plane.reactor, fd, this);
-    this.#unlinked = new Unlinked(this.stream);
+    this.unlinked = new Unlinked(this.stream, plane.reactor);
     this.#peer = new Peer(fd);
   }
 
@@ -203,7 +201,7 @@ export class ClientSession implements StreamOwner, Waiter {
   }
 
   onDrained(): void {
-    this.idleSince = this.plane.reactor.now;
+    this.unlinked.rest();
     this.console?.onDrained();
     this.tunnel?.onClientDrained();
     this.server?.stream.resume();
@@ -294,7 +292,7 @@ export class ClientSession implements StreamOwner, Waiter {
   /** Its login is over: a server that it gets is for what it sends. */
   begin(): void {
     this.login = null;
-    this.idleSince = this.plane.reactor.now;
+    this.unlinked.rest();
     this.keeps = this.mode === "session";
   }
 
@@ -363,7 +361,7 @@ export class ClientSession implements StreamOwner, Waiter {
 
   onUnlinked(): void {
     this.#ownSql = "";
-    this.idleSince = this.plane.reactor.now;
+    this.unlinked.rest();
     if (this.login !== null && !this.closed && !this.plane.stopping) return this.login.greet();
     if (this.#leaving) {
       this.close("client close request");
@@ -414,8 +412,7 @@ export class ClientSession implements StreamOwner, Waiter {
         return;
       }
       if (server === null) {
-        if (this.#unlinked.answers(type)) {
-          this.idleSince = plane.reactor.now;
+        if (this.unlinked.answers(type)) {
           keep = false;
         } else {
           // Small messages come whole before a server is taken for them.
@@ -735,9 +732,8 @@ export class ClientSession implements StreamOwner, Waiter {
     const input = this.#input;
     if (!this.queued || pool === null || input === null || this.login !== null) return;
     pool.dequeue(this);
-    this.idleSince = this.plane.reactor.now;
     this.#input = null;
-    const length = this.#unlinked.refuse(input, refusals.cancelledInQueue);
+    const length = this.unlinked.refuse(input, refusals.cancelledInQueue);
     const used = Math.min(length, input.length);
     this.#bodyLeft = length - used;
     this.#bodyDrop = true;
