@@ -3,13 +3,20 @@
 // service is loaded only by the command that needs it: workers, of which there are many, stay small.
 
 import process from "node:process";
-import { parseArguments } from "./supervisor/arguments.ts";
+import { loneWorker, parseArguments } from "./supervisor/arguments.ts";
 
 async function dispatch(): Promise<number> {
   const command = parseArguments(process.argv.slice(2));
+  if ((command.kind === "pooler" || command.kind === "up") && command.options.daemon) {
+    const { isInBackground, runInBackground } = await import("../shared/host/mod.ts");
+    if (!isInBackground()) return await runInBackground();
+  }
   if (command.kind === "pooler") {
     const { runPooler } = await import("./pooler/main.ts");
-    return await runPooler(command.file);
+    const code = await runPooler(command.file, command.options);
+    if (code !== "mesh") return code;
+    const { runUp } = await import("./supervisor/main.ts");
+    return await runUp(loneWorker(command));
   }
   if (command.kind === "budget") {
     const { runBudget } = await import("./budget/main.ts");

@@ -6,7 +6,7 @@ import process from "node:process";
 import { type BusAddress, BusError, busOptions } from "../../shared/bus/mod.ts";
 import { type Config, loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
 import { setProcessName } from "../../shared/sys/mod.ts";
-import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
+import { createLogger, type Logger, LogOutput, logTargets } from "../../shared/telemetry/mod.ts";
 import { Coordinator } from "./coordinator.ts";
 import { type BudgetSeat, parseBudgetSeat } from "./seat.ts";
 
@@ -27,15 +27,30 @@ export async function runBudget(configPath: string | null): Promise<number> {
   }
   const address = addressOf(config, seat);
   if (typeof address === "string") return fail([address]);
+  const output = new LogOutput();
   const logger = createLogger({
     component: "budget",
     level: config.settings.verbose > 0 ? "debug" : "info",
     format: config.settings.logFormat,
+    write: output.write,
   });
+  // Under a supervisor, which writes the log of the host, standard error is the way to it.
+  const openLog = (loaded: Config) => {
+    if (seat === null) output.configure(logTargets(loaded.settings, false));
+  };
+  try {
+    openLog(config);
+  } catch (error) {
+    return fail([(error as Error).message]);
+  }
   setProcessName("pgweir budget");
   const embedded = seat?.embedded != null;
   const coordinator = new Coordinator({ config, bus: address, embedded, logger });
-  const stopped = untilStopped(seat, logger, () => reload(configPath, coordinator, logger));
+  const stopped = untilStopped(
+    seat,
+    logger,
+    () => reload(configPath, coordinator, logger, openLog),
+  );
   const started = coordinator.start().catch((error) => {
     // Before anything was asked: what the file says of the bus cannot be used.
     if (!(error instanceof BusError)) throw error;
@@ -101,13 +116,24 @@ function untilStopped(
 }
 
 /** A file with problems changes nothing. */
-function reload(path: string, coordinator: Coordinator, logger: Logger): void {
+function reload(
+  path: string,
+  coordinator: Coordinator,
+  logger: Logger,
+  openLog: (config: Config) => void,
+): void {
   const { config, problems } = loadConfig(path);
   if (config === null) {
     for (const problem of problems) logger.error(`reload: ${problemText(problem)}`);
     logger.error("reload: the file has problems, nothing is changed", {
       problems: problems.length,
     });
+    return;
+  }
+  try {
+    openLog(config);
+  } catch (error) {
+    logger.error(`reload: ${(error as Error).message}, nothing is changed`);
     return;
   }
   logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");

@@ -16,9 +16,11 @@ import {
   type WorkerState,
 } from "../../shared/bus/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
+import type { HostProcess } from "../../shared/host/mod.ts";
 import type { Report } from "../../shared/ledger/mod.ts";
 import {
   bootId,
+  findGroup,
   pgweirVersion,
   runtimeName,
   runtimeVersion,
@@ -42,6 +44,8 @@ const backendsMs = 5000;
 export class Control {
   readonly #config: Config;
   readonly #seat: FleetSeat;
+  /** null in a fleet. */
+  readonly #host: HostProcess | null;
   readonly #logger: Logger;
   readonly #gauges = new Int32Array(new SharedArrayBuffer(4 * gaugeCount));
   readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
@@ -58,9 +62,10 @@ export class Control {
   #exit: (code: number) => void = () => {};
   readonly #timers: ReturnType<typeof setInterval>[] = [];
 
-  constructor(config: Config, seat: FleetSeat, logger: Logger) {
+  constructor(config: Config, seat: FleetSeat, host: HostProcess | null, logger: Logger) {
     this.#config = config;
     this.#seat = seat;
+    this.#host = host;
     this.#logger = logger;
     const isLocal = seat.bus === null || config.settings.budgetMode === "static";
     this.#localBudget = isLocal
@@ -99,6 +104,7 @@ export class Control {
     process.on("SIGINT", drain);
     process.on("SIGQUIT", () => this.#stopNow());
     process.on("SIGHUP", () => {
+      this.#reopenLog();
       const what = "got SIGHUP: a worker reads its configuration at the start only";
       const limits = this.#localBudget === null ? "; new limits come from the coordinator" : "";
       this.#logger.warning(what + limits);
@@ -110,6 +116,14 @@ export class Control {
       this.#logger.warning("supervisor is gone, stopping");
       this.#stopNow();
     }, watchSupervisorMs));
+  }
+
+  #reopenLog(): void {
+    try {
+      this.#host?.reopenLog();
+    } catch (error) {
+      this.#logger.error((error as Error).message);
+    }
   }
 
   #stopNow(): void {
@@ -136,6 +150,7 @@ export class Control {
         config: this.#config,
         seat: { index, count, workerId, incarnation: this.#seat.incarnation, supervisorPid },
         listen,
+        socketGroup: socketGroup(this.#config.settings.unixSocketGroup),
         mockKey: createHash("sha256").update(this.#seat.fleetSecret).digest(),
         gauges: this.#gauges,
         version: pgweirVersion,
@@ -154,9 +169,7 @@ export class Control {
         if (this.#thread !== null) this.#thread.wakeFd = message.fd;
         return;
       case "ready":
-        this.#addresses = message.addresses;
-        this.#setState("ready");
-        this.#logger.info(`pgweir pooler ready: listening on ${message.addresses.join(", ")}`);
+        this.#onReady(message.addresses);
         return;
       case "failed":
         this.#logger.error(message.message);
@@ -201,6 +214,20 @@ export class Control {
     }
   }
 
+  #onReady(addresses: readonly string[]): void {
+    this.#addresses = addresses;
+    try {
+      this.#host?.becomeUser(addresses.filter((address) => address.startsWith("/")));
+    } catch (error) {
+      this.#logger.fatal((error as Error).message);
+      this.#exit(1);
+      return;
+    }
+    this.#setState("ready");
+    this.#logger.info(`pgweir pooler ready: listening on ${addresses.join(", ")}`);
+    this.#host?.ready();
+  }
+
   async #salt(
     id: number,
     password: string | Uint8Array,
@@ -224,6 +251,7 @@ export class Control {
     } catch (error) {
       reason = (error as NodeJS.ErrnoException).code ?? "failed";
     }
+    this.#logger.debug(`dns: ${host} = ${addresses.join(", ") || reason}`);
     this.#tell({ type: "resolved", id, addresses, reason });
   }
 
@@ -334,6 +362,14 @@ export class Control {
     }
     this.#tell({ type: "cancelRouted", id, outcome });
   }
+}
+
+/** null: none is named. */
+function socketGroup(name: string): number | null {
+  if (name === "") return null;
+  const group = findGroup(name);
+  if (group === null) throw new Error(`could not find the group "${name}" of unix_socket_group`);
+  return group;
 }
 
 /** Host names of listen_addr become addresses; numeric ones and "*" stay. */

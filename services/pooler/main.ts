@@ -3,30 +3,50 @@
 
 import process from "node:process";
 import { loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
+import { HostFailure, type HostOptions, HostProcess, withOptions } from "../../shared/host/mod.ts";
 import { setProcessName } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { Control } from "./control.ts";
 import { type FleetSeat, loneSeat, parseSeat } from "./seat.ts";
 
-/** Runs a worker until it is told to stop; returns the exit code. */
-export async function runPooler(configPath: string): Promise<number> {
+/**
+ * Runs a worker until it is told to stop; returns the exit code, or "mesh" for a lone one whose file names a
+ * bus: the supervisor, which knows how to join one, has to run it.
+ */
+export async function runPooler(
+  configPath: string,
+  options: HostOptions,
+): Promise<number | "mesh"> {
   const seat = seatFromEnvironment();
   const loaded = loadConfig(configPath);
-  const { config, warnings } = loaded;
-  if (typeof seat === "string" || config === null) {
+  const { warnings } = loaded;
+  if (typeof seat === "string" || loaded.config === null) {
     const report = typeof seat === "string" ? [`pgweir: ${seat}`] : reportLines(configPath, loaded);
     process.stderr.write(`${report.join("\n")}\n`);
     return 1;
   }
+  const config = withOptions(loaded.config, options);
+  if (seat === null && config.settings.busUrl.length > 0) return "mesh";
+  // In a fleet log, pidfile and user are the supervisor's.
+  const host = seat === null ? new HostProcess(config, options) : null;
   const logger = createLogger({
     component: "pooler",
     level: config.settings.verbose > 0 ? "debug" : "info",
     format: config.settings.logFormat,
+    ...(host === null ? {} : { write: host.log.write }),
   });
-  // In a fleet the supervisor says it once for all.
-  if (seat === null) { for (const warning of warnings) logger.warning(problemText(warning)); }
   setProcessName("pgweir pooler");
-  return await new Control(config, seat ?? loneSeat(), logger).run();
+  try {
+    host?.open();
+    if (seat === null) { for (const warning of warnings) logger.warning(problemText(warning)); }
+    return await new Control(config, seat ?? loneSeat(), host, logger).run();
+  } catch (error) {
+    if (!(error instanceof HostFailure)) throw error;
+    logger.fatal(error.message);
+    return 1;
+  } finally {
+    host?.close();
+  }
 }
 
 /** The seat that the environment names, null if none; a text says what is wrong with it. */

@@ -25,6 +25,8 @@ export type ToPlane =
     seat: Seat;
     /** listen_addr, resolved: numeric addresses or "*". */
     listen: readonly string[];
+    /** unix_socket_group; null = the process's own. */
+    socketGroup: number | null;
     /** Keys the mock secrets of unknown users; the same on all workers. */
     mockKey: Uint8Array;
     gauges: Int32Array;

@@ -1,6 +1,9 @@
 // The command line of pgweir: words in, one command out. Pure: it reads no file and no environment.
 // What it can't make sense of becomes a `misuse` with one line to print; it never throws.
 
+import type { HostOptions } from "../../shared/host/mod.ts";
+import { takeHostWords } from "./host_words.ts";
+
 /** A PostgreSQL server that is already there, as `--upstream` names it. */
 export interface Upstream {
   readonly host: string;
@@ -23,16 +26,31 @@ export interface UpCommand {
   readonly runtime: "bun" | "deno" | null;
   /** Port to listen on, only without a file; null: 6432. */
   readonly port: number | null;
+  readonly options: HostOptions;
+  /** `pooler` of a mesh: one worker, which others may stand beside. */
+  readonly lone: boolean;
+}
+
+export interface PoolerCommand {
+  readonly kind: "pooler";
+  readonly file: string;
+  readonly options: HostOptions;
 }
 
 export type Command =
   | UpCommand
-  | { readonly kind: "pooler"; readonly file: string }
+  | PoolerCommand
   | { readonly kind: "budget"; readonly file: string }
   | { readonly kind: "check"; readonly file: string }
   | { readonly kind: "help" }
   | { readonly kind: "version" }
   | { readonly kind: "misuse"; readonly problem: string };
+
+/** A worker of a mesh has a supervisor, which gives it its id. */
+export function loneWorker({ file, options }: PoolerCommand): UpCommand {
+  const own = { upstream: null, workers: 1, runtime: null, port: null };
+  return { kind: "up", file, ...own, options, lone: true };
+}
 
 export const maxWorkers = 1024;
 
@@ -42,9 +60,18 @@ usage:
   pgweir up [file.ini] [options]   run all of a host: a bus, the workers and, without a file
                                    and without --upstream, a PostgreSQL of its own in .pgweir/
   pgweir check file.ini            print every problem of a configuration, exit 1 if there is one
-  pgweir pooler file.ini           run one worker in the foreground
+  pgweir pooler [options] file.ini run one worker, as pgbouncer would run
   pgweir budget file.ini           run one budget coordinator in the foreground; up starts one itself
   pgweir --version | --help
+
+options of pooler, and of up with a file:
+  -d, --daemon         run in the background; needs pidfile
+  -q, --quiet          log nothing to standard error
+  -v, --verbose        log more
+  -u, --user=NAME      become this user, whatever the file says
+  -V, --version        show the version
+  -h, --help           show this
+  -R, --reboot         not needed: says how to restart without a pause
 
 options of up:
   --upstream ADDRESS   pool this server: postgres://user:password@host:port/database, or
@@ -72,8 +99,8 @@ function parse(argv: readonly string[]): Command {
   const [word, ...rest] = argv;
   switch (word) {
     case "up":
-      return parseUp(rest);
     case "pooler":
+      return parseHosted(word, rest);
     case "budget":
     case "check":
       if (asksForHelp(rest)) return { kind: "help" };
@@ -97,8 +124,16 @@ function parse(argv: readonly string[]): Command {
   );
 }
 
-function parseUp(words: readonly string[]): Command {
-  if (asksForHelp(words)) return { kind: "help" };
+/** The commands that take PgBouncer's options. */
+function parseHosted(word: "up" | "pooler", words: readonly string[]): Command {
+  const taken = takeHostWords(words);
+  if ("problem" in taken) throw new Misuse(`${word}: ${taken.problem}`);
+  if ("asks" in taken) return { kind: taken.asks };
+  if (word === "up") return parseUp(taken.rest, taken.options);
+  return { kind: word, file: oneFile(word, taken.rest), options: taken.options };
+}
+
+function parseUp(words: readonly string[], options: HostOptions): Command {
   const values = new Map<string, string>();
   let file: string | null = null;
   for (let i = 0; i < words.length; i++) {
@@ -123,6 +158,11 @@ function parseUp(words: readonly string[]): Command {
       throw new Misuse(`up: ${name} given together with "${file}", wanted one of them`);
     }
   }
+  if (file === null && (options.daemon || options.user !== null)) {
+    throw new Misuse(
+      `up: ${options.daemon ? "-d" : "-u"} given without a file, wanted up file.ini`,
+    );
+  }
   const upstream = values.get("--upstream");
   return {
     kind: "up",
@@ -131,6 +171,8 @@ function parseUp(words: readonly string[]): Command {
     workers: parseWorkers(values.get("--workers")),
     runtime: parseRuntime(values.get("--runtime")),
     port: parsePort("--port", values.get("--port")),
+    options,
+    lone: false,
   };
 }
 
@@ -141,7 +183,7 @@ function asksForHelp(words: readonly string[]): boolean {
 function oneFile(command: string, words: readonly string[]): string {
   const option = words.find((word) => word.startsWith("-"));
   if (option !== undefined) {
-    throw new Misuse(`${command}: unknown option "${option}", it takes none`);
+    throw new Misuse(`${command}: unknown option "${option}" (pgweir --help lists them)`);
   }
   if (words.length !== 1) {
     throw new Misuse(

@@ -24,7 +24,13 @@ export async function runUp(command: UpCommand): Promise<number> {
     directory: process.cwd(),
     systemDirectory: "/var/lib/pgweir",
     environment: process.env,
-    workerCommand: (runtime, file) => [...runtimeCommand(runtime), cli, "pooler", file],
+    workerCommand: (runtime, file) => [
+      ...runtimeCommand(runtime),
+      cli,
+      "pooler",
+      ...Array<string>(command.options.verbose).fill("-v"),
+      file,
+    ],
     coordinatorCommand: (runtime, file) => [...runtimeCommand(runtime), cli, "budget", file],
     times: {
       readyMs: 30_000,

@@ -9,6 +9,7 @@ import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
 import { type Config, loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
+import { HostFailure, HostProcess, withOptions } from "../../shared/host/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
 import type { UpCommand } from "./arguments.ts";
@@ -79,6 +80,8 @@ export class Up {
   readonly #stopped = new AbortController();
   readonly #presence = new PresenceTable();
   readonly #unlock: (() => void)[] = [];
+  /** null until a configuration is loaded. */
+  #host: HostProcess | null = null;
   #logger: Logger = createLogger({ component: "supervisor", level: "info", format: "text" });
   #postgres: LocalPostgres | null = null;
   #hostBus: HostBus | null = null;
@@ -104,7 +107,9 @@ export class Up {
   async run(): Promise<number> {
     try {
       const ready = await this.#start();
-      printOut(ready);
+      const { options, lone } = this.#command;
+      if (!options.daemon && !lone) printOut(ready);
+      this.#host?.ready();
       return await this.#over;
     } catch (error) {
       if (this.#stopped.signal.aborted) {
@@ -136,6 +141,11 @@ export class Up {
 
   /** SIGHUP: the workers and the coordinator read their configuration again. */
   reload(): void {
+    try {
+      this.#host?.reopenLog();
+    } catch (error) {
+      this.#logger.error((error as Error).message);
+    }
     this.#coordinator?.reload();
     const reached = this.#fleet?.reload() ?? 0;
     this.#logger.info(`got SIGHUP, passed on to ${reached} workers`);
@@ -165,7 +175,9 @@ export class Up {
   async #readConfig(file: string): Promise<Config> {
     const config = this.#load(file);
     this.#unlock.push(lockInstance(resolve(this.#context.directory, file)));
-    await checkListen(listenAddresses(config), "listen_port names it");
+    const others = this.#command.lone && config.settings.soReuseport;
+    if (!others) await checkListen(listenAddresses(config), "listen_port names it");
+    this.#onHost((host) => host.becomeUser([]));
     return config;
   }
 
@@ -219,17 +231,31 @@ export class Up {
 
   #load(file: string): Config {
     const loaded = loadConfig(file);
-    const { config, warnings } = loaded;
-    if (config === null) throw new BadConfig(reportLines(file, loaded).join("\n"));
-    const { verbose, logFormat } = config.settings;
+    if (loaded.config === null) throw new BadConfig(reportLines(file, loaded).join("\n"));
+    const { options } = this.#command;
+    const config = withOptions(loaded.config, options);
+    this.#host = new HostProcess(config, options);
     this.#logger = createLogger({
       component: "supervisor",
-      level: verbose > 0 ? "debug" : "info",
-      format: logFormat,
+      level: config.settings.verbose > 0 ? "debug" : "info",
+      format: config.settings.logFormat,
+      write: this.#host.log.write,
     });
-    for (const warning of warnings) this.#logger.warning(problemText(warning));
+    this.#onHost((host) => host.open());
+    for (const warning of loaded.warnings) this.#logger.warning(problemText(warning));
     return config;
   }
+
+  #onHost(action: (host: HostProcess) => void): void {
+    try {
+      if (this.#host !== null) action(this.#host);
+    } catch (error) {
+      throw error instanceof HostFailure ? new StartFailure(error.message) : error;
+    }
+  }
+
+  /** What a child prints is a part of the log. */
+  readonly #passOn = (line: string): void => this.#host?.log.write(`${line}\n`);
 
   /** Hears the workers of all hosts; ours are known by their ids and pids. */
   #listen({ bus }: HostBus): void {
@@ -274,7 +300,7 @@ export class Up {
         });
       },
       logger: this.#logger,
-      passOn: (line) => printError(`${line}\n`),
+      passOn: this.#passOn,
       random: Math.random,
       stopMs: this.#context.times.coordinatorMs,
     });
@@ -317,7 +343,7 @@ export class Up {
         silentMs: times.silentMs,
       },
       logger: this.#logger,
-      passOn: (line) => printError(`${line}\n`),
+      passOn: this.#passOn,
       random: Math.random,
       busConnected: () => bus.connected,
     });
@@ -354,6 +380,7 @@ export class Up {
     await this.#hostBus?.close();
     for (const unlock of this.#unlock.reverse()) unlock();
     this.#logger.info("stopped");
+    this.#host?.close();
   }
 }
 

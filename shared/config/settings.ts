@@ -82,6 +82,28 @@ const authType = oneOf(
 );
 const poolMode = oneOf("session", "transaction", "statement");
 const sslMode = oneOf("disable", "allow", "prefer", "require", "verify-ca", "verify-full");
+const facility = oneOf(
+  "kern",
+  "user",
+  "mail",
+  "daemon",
+  "auth",
+  "syslog",
+  "lpr",
+  "news",
+  "uucp",
+  "cron",
+  "authpriv",
+  "ftp",
+  "local0",
+  "local1",
+  "local2",
+  "local3",
+  "local4",
+  "local5",
+  "local6",
+  "local7",
+);
 const loadBalance = oneOf("round-robin", "disable");
 
 const NO_CLIENT_TLS: Extra = { instead: "this version has no TLS towards clients" };
@@ -130,7 +152,7 @@ export const settingsTable = [
   p("log_disconnections", "bool", "1", "G", "reload", "works", "Whether disconnections are logged, with their reason."),
   p("log_pooler_errors", "bool", "1", "G", "reload", "works", "Whether errors that the pooler sends to clients are logged."),
   p("log_stats", "bool", "1", "G", "reload", "works", "Whether statistics are logged every stats_period."),
-  p("logfile", "string", "", "G", "reload", "ignored", "Log file; logs go to standard error."),
+  p("logfile", "string", "", "G", "reload", "works", "Log file, beside standard error; opened anew on RELOAD."),
   p("login_notify_message", "string", "", "G", "reload", "ignored", "Notice sent to a client after its login."),
   p("max_client_conn", "int", "100", "G", "reload", "works", "Client connections in all; the admin console is not counted."),
   p("max_db_client_connections", "int", "0", "GD", "reload", "works", "Client connections per database; 0 is no limit."),
@@ -141,7 +163,7 @@ export const settingsTable = [
   p("max_user_connections", "int", "0", "GU", "reload", "works", "Server connections per user over all databases; 0 is no limit."),
   p("min_pool_size", "int", "0", "GD", "reload", "ignored", "Server connections kept open in a pool that is in use."),
   p("peer_id", "int", "0", "G", "reload", "ignored", "Number of this process among [peers]; not needed, workers find each other on the bus.", { max: 16383 }),
-  p("pidfile", "string", "", "G", "start", "ignored", "File that the process id is written to."),
+  p("pidfile", "string", "", "G", "start", "works", "File that the process id is written to; a running process in it keeps another one from starting."),
   p("pkt_buf", "size", "4096", "G", "start", "ignored", "Bytes of PgBouncer's buffer for each socket."),
   p("pool_idle_timeout", "seconds", "0", "G", "reload", "ignored", "Seconds after which an unused (database, user) pool is forgotten; 0 is never."),
   p("pool_mode", poolMode, "session", "GDU", "reload", "works", "When a server connection is given back: after the session, the transaction or the statement."),
@@ -175,9 +197,9 @@ export const settingsTable = [
   p("stats_period", "seconds", "60", "G", "reload", "works", "Seconds over which averages are made, and between two lines of statistics in the log.", { min: 1 }),
   p("stats_users", "list", "", "G", "reload", "works", "Users who may use the SHOW commands of the admin console."),
   p("suspend_timeout", "seconds", "10", "G", "reload", "ignored", "Seconds SUSPEND waits for buffers to be sent."),
-  p("syslog", "bool", "0", "G", "reload", "ignored", "Whether the log goes to syslog; it goes to standard error."),
-  p("syslog_facility", "string", "daemon", "G", "reload", "ignored", "Facility for syslog."),
-  p("syslog_ident", "string", "pgbouncer", "G", "reload", "ignored", "Program name for syslog."),
+  p("syslog", "bool", "0", "G", "reload", "works", "Whether the log goes to syslog too."),
+  p("syslog_facility", facility, "daemon", "G", "reload", "works", "Facility for syslog."),
+  p("syslog_ident", "string", "pgbouncer", "G", "reload", "works", "Program name for syslog."),
   p("tcp_defer_accept", "int", "1", "G", "reload", "ignored", "TCP_DEFER_ACCEPT of the listening socket."),
   p("tcp_keepalive", "bool", "1", "G", "reload", "works", "Whether TCP keepalive is on."),
   p("tcp_keepcnt", "int", "0", "G", "reload", "works", "Unanswered keepalive probes before a connection is given up; 0 is the system's value."),
@@ -188,9 +210,9 @@ export const settingsTable = [
   p("track_extra_parameters", "list", "IntervalStyle", "G", "start", "works", "Reported server parameters kept per client, beside client_encoding, DateStyle, TimeZone, standard_conforming_strings and application_name."),
   p("transaction_timeout", "seconds", "0", "GU", "reload", "works", "Seconds a transaction may last before its client is disconnected; 0 is no limit."),
   p("unix_socket_dir", "string", "/tmp", "G", "start", "works", "Directory of the unix socket, @name is abstract, empty is none; also of servers without a host."),
-  p("unix_socket_group", "string", "", "G", "start", "refused", "Group of the unix socket.", { instead: "this version does not change the socket's group" }),
+  p("unix_socket_group", "string", "", "G", "start", "works", "Group of the unix socket, a name or a number; empty is the group of the process."),
   p("unix_socket_mode", "octal", "0777", "G", "start", "works", "File mode of the unix socket, octal with a leading 0."),
-  p("user", "string", "", "G", "start", "refused", "System user to become after start.", { instead: "start pgweir as that user" }),
+  p("user", "string", "", "G", "start", "works", "System user to become after start, when started as root."),
   p("verbose", "int", "0", "G", "reload", "works", "How much detail is logged; 0 is normal."),
 
   w("workers", "count_or_auto", "auto", "G", "start", "works", "Worker processes of this host; auto is one for each core.", { max: 1024 }),

@@ -5,6 +5,7 @@
 export const Errno = {
   EPERM: 1,
   ENOENT: 2,
+  ESRCH: 3,
   EINTR: 4,
   EIO: 5,
   EBADF: 9,
@@ -20,6 +21,7 @@ export const Errno = {
   ENOSPC: 28,
   EROFS: 30,
   EPIPE: 32,
+  ERANGE: 34,
   ENAMETOOLONG: 36,
   ELOOP: 40,
   EPROTO: 71,
@@ -53,6 +55,7 @@ export const Errno = {
 const texts: Readonly<Record<keyof typeof Errno, string>> = {
   EPERM: "Operation not permitted",
   ENOENT: "No such file or directory",
+  ESRCH: "No such process",
   EINTR: "Interrupted system call",
   EIO: "Input/output error",
   EBADF: "Bad file descriptor",
@@ -68,6 +71,7 @@ const texts: Readonly<Record<keyof typeof Errno, string>> = {
   ENOSPC: "No space left on device",
   EROFS: "Read-only file system",
   EPIPE: "Broken pipe",
+  ERANGE: "Numerical result out of range",
   ENAMETOOLONG: "File name too long",
   ELOOP: "Too many levels of symbolic links",
   EPROTO: "Protocol error",

@@ -13,24 +13,36 @@ export interface Libc {
   bind(fd: number, address: Pointer, length: number): number;
   close(fd: number): number;
   connect(fd: number, address: Pointer, length: number): number;
+  dup2(fd: number, target: number): number;
   epoll_create1(flags: number): number;
   epoll_ctl(epollFd: number, operation: number, fd: number, event: Pointer | null): number;
   epoll_wait(epollFd: number, events: Pointer, maxEvents: number, timeoutMs: number): number;
   eventfd(initial: number, flags: number): number;
   fchmod(fd: number, mode: number): number;
   fcntl(fd: number, command: number, argument: number): number;
+  getgrnam_r(
+    name: Pointer,
+    group: Pointer,
+    strings: Pointer,
+    size: number,
+    found: Pointer,
+  ): number;
   getpeername(fd: number, address: Pointer, length: Pointer): number;
+  getpwnam_r(name: Pointer, user: Pointer, strings: Pointer, size: number, found: Pointer): number;
   getrlimit(resource: number, limits: Pointer): number;
   getsockname(fd: number, address: Pointer, length: Pointer): number;
   getsockopt(fd: number, level: number, name: number, value: Pointer, length: Pointer): number;
+  initgroups(user: Pointer, group: number): number;
   listen(fd: number, backlog: number): number;
   read(fd: number, buffer: Pointer, length: number): number;
   readv(fd: number, vector: Pointer, count: number): number;
   recv(fd: number, buffer: Pointer, length: number, flags: number): number;
   send(fd: number, buffer: Pointer, length: number, flags: number): number;
   sendmsg(fd: number, message: Pointer, flags: number): number;
+  setgid(group: number): number;
   setrlimit(resource: number, limits: Pointer): number;
   setsockopt(fd: number, level: number, name: number, value: Pointer, length: number): number;
+  setuid(user: number): number;
   shutdown(fd: number, how: number): number;
   socket(domain: number, type: number, protocol: number): number;
   write(fd: number, buffer: Pointer, length: number): number;
@@ -46,24 +58,30 @@ const signatures: Readonly<Record<keyof Libc, ForeignSignature>> = {
   bind: returnsInt("i32", "pointer", "i32"),
   close: returnsInt("i32"),
   connect: returnsInt("i32", "pointer", "i32"),
+  dup2: returnsInt("i32", "i32"),
   epoll_create1: returnsInt("i32"),
   epoll_ctl: returnsInt("i32", "i32", "i32", "pointer"),
   epoll_wait: returnsInt("i32", "pointer", "i32", "i32"),
   eventfd: returnsInt("i32", "i32"),
   fchmod: returnsInt("i32", "i32"),
   fcntl: returnsInt("i32", "i32", "i32"),
+  getgrnam_r: returnsInt("pointer", "pointer", "pointer", "i32", "pointer"),
   getpeername: returnsInt("i32", "pointer", "pointer"),
+  getpwnam_r: returnsInt("pointer", "pointer", "pointer", "i32", "pointer"),
   getrlimit: returnsInt("i32", "pointer"),
   getsockname: returnsInt("i32", "pointer", "pointer"),
   getsockopt: returnsInt("i32", "i32", "i32", "pointer", "pointer"),
+  initgroups: returnsInt("pointer", "i32"),
   listen: returnsInt("i32", "i32"),
   read: returnsInt("i32", "pointer", "i32"),
   readv: returnsInt("i32", "pointer", "i32"),
   recv: returnsInt("i32", "pointer", "i32", "i32"),
   send: returnsInt("i32", "pointer", "i32", "i32"),
   sendmsg: returnsInt("i32", "pointer", "i32"),
+  setgid: returnsInt("i32"),
   setrlimit: returnsInt("i32", "pointer"),
   setsockopt: returnsInt("i32", "i32", "i32", "pointer", "i32"),
+  setuid: returnsInt("i32"),
   shutdown: returnsInt("i32", "i32"),
   socket: returnsInt("i32", "i32", "i32"),
   write: returnsInt("i32", "pointer", "i32"),
@@ -113,6 +131,7 @@ export const AF_UNIX = 1;
 export const AF_INET = 2;
 export const AF_INET6 = 10;
 export const SOCK_STREAM = 1;
+export const SOCK_DGRAM = 2;
 export const SOCK_NONBLOCK = 0x800;
 export const SOCK_CLOEXEC = 0x80000;
 export const SOL_SOCKET = 1;

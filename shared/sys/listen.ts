@@ -2,7 +2,7 @@
 // Not here: names (the control plane resolves), fairness between listeners (the kernel's).
 // Invariant: a socket file is never more permissive than its mode, not for an instant.
 
-import { chmodSync, lstatSync, unlinkSync } from "node:fs";
+import { chmodSync, chownSync, lstatSync, unlinkSync } from "node:fs";
 import { ADDRESS_BYTES, writeInetAddress, writeUnixAddress } from "./address.ts";
 import { Errno, SysError } from "./errno.ts";
 import {
@@ -40,6 +40,8 @@ export interface UnixListenOptions {
   /** "@name" = the abstract socket "name", which has neither file nor mode. */
   readonly path: string;
   readonly mode: number;
+  /** null: the process's own. */
+  readonly group?: number | null;
   readonly backlog: number;
 }
 
@@ -108,12 +110,22 @@ export function listenUnix(options: UnixListenOptions): number {
       errno = libc.bind(fd, address.pointer, addressBytes) === 0 ? 0 : lastErrno();
     }
     if (errno !== 0) throw new SysError(attempt, "bind", errno);
+    if (!isAbstract && options.group != null) giveToGroup(attempt, path, options.group);
     if (libc.listen(fd, options.backlog) !== 0) throw new SysError(attempt, "listen", lastErrno());
     if (!isAbstract) chmodSync(path, mode);
     return fd;
   } catch (error) {
     closeFd(fd);
     throw error;
+  }
+}
+
+function giveToGroup(attempt: string, path: string, group: number): void {
+  try {
+    chownSync(path, -1, group);
+  } catch (error) {
+    const { code } = error as { code?: string };
+    throw new SysError(attempt, "chown", Errno[code as keyof typeof Errno] ?? Errno.EPERM);
   }
 }
 

@@ -2,7 +2,13 @@
 // Linux (glibc or musl), x86-64 and arm64, on Bun and Deno; anything else fails while loading, with a
 // message that says what is wanted.
 
-export { runtimeCommand, type RuntimeName, runtimeName, runtimeVersion } from "./runtime.ts";
+export {
+  ownCommand,
+  runtimeCommand,
+  type RuntimeName,
+  runtimeName,
+  runtimeVersion,
+} from "./runtime.ts";
 export { Errno, errnoName, errnoText, SysError } from "./errno.ts";
 export { NativeBuffer } from "./native_buffer.ts";
 export { closeFd } from "./libc.ts";
@@ -29,6 +35,8 @@ export {
   unlinkUnix,
 } from "./listen.ts";
 export { connectTcp, connectUnix } from "./connect.ts";
+export { becomeUser, findGroup, findUser, type SystemUser } from "./accounts.ts";
+export { UnixDatagram } from "./datagram.ts";
 export {
   type KeepAlive,
   localAddress,
@@ -45,6 +53,7 @@ export {
   type ProcessUsage,
   processUsage,
   raiseFileLimit,
+  redirect,
   setProcessName,
 } from "./process.ts";
 export { pgweirVersion } from "./version.ts";

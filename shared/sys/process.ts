@@ -1,6 +1,6 @@
-// This process's name and limits, the host's boot, and what any process uses, from /proc and the C library.
+// This process's name, limits and descriptors, the host's boot, and what any process uses, from /proc and the C library.
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { SysError } from "./errno.ts";
 import { lastErrno, libc, RLIMIT_NOFILE } from "./libc.ts";
 import { NativeBuffer } from "./native_buffer.ts";
@@ -42,6 +42,18 @@ export function raiseFileLimit(): FileLimit {
     }
   }
   return { soft: Number(hard), hard: Number(hard) };
+}
+
+/** Makes a descriptor another name of `target`; null = /dev/null. */
+export function redirect(fd: number, target: number | null): void {
+  const from = target ?? openSync("/dev/null", "r+");
+  try {
+    if (libc.dup2(from, fd) < 0) {
+      throw new SysError(`redirect descriptor ${fd}`, "dup2", lastErrno());
+    }
+  } finally {
+    if (target === null) closeSync(from);
+  }
 }
 
 /** A random id that the kernel draws at each boot; the same in all containers of a host. */

@@ -46,6 +46,11 @@ export function runtimeCommand(name: RuntimeName = runtimeName): string[] {
   return name === "deno" ? [path, "run", "-A", denoHeap] : [path];
 }
 
+/** The argv that this process was started with. */
+export function ownCommand(): string[] {
+  return [...runtimeCommand(), ...process.argv.slice(1)];
+}
+
 function findRuntime(name: RuntimeName): string {
   const packaged = fileURLToPath(new URL("../../node_modules/.bin", import.meta.url).href);
   const folders = [packaged, ...(process.env["PATH"] ?? "").split(delimiter)];

@@ -190,6 +190,30 @@ function formatJson(record: LogRecord): string {
   return `${line}\n`;
 }
 
+const textLine = /^\d{4}-\d\d-\d\d [\d:.]+ \S+ \[(\d+)\] ([A-Z]+) (.*)$/s;
+const levelOfName = new Map(logLevels.map((level) => [levelNames[level], level]));
+
+/** Takes a line of either format apart again; null when it is none. A closing newline is no part of it. */
+export function readLine(
+  line: string,
+): { readonly level: LogLevel; readonly pid: number; readonly message: string } | null {
+  if (line.startsWith("{")) return readJson(line);
+  const match = textLine.exec(line);
+  const level = levelOfName.get(match?.[2] ?? "");
+  if (match === null || level === undefined) return null;
+  return { level, pid: Number(match[1]), message: (match[3] as string).trimEnd() };
+}
+
+function readJson(line: string): ReturnType<typeof readLine> {
+  try {
+    const { level, pid, message } = JSON.parse(line);
+    if (!isLogLevel(level) || typeof pid !== "number" || typeof message !== "string") return null;
+    return { level, pid, message };
+  } catch {
+    return null;
+  }
+}
+
 /** One line that ends with its only newline, at most `maxLineBytes` long. */
 export function formatLine(format: LogFormat, record: LogRecord): string {
   return format === "json" ? formatJson(record) : formatText(record);

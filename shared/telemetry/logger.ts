@@ -11,7 +11,7 @@ import {
   logLevels,
   type LogRecord,
 } from "./line.ts";
-import { StderrWriter } from "./stderr.ts";
+import { LogOutput } from "./output.ts";
 
 export type { Fields };
 
@@ -106,7 +106,7 @@ export function createLogger(options: LoggerOptions): Logger {
   return new RootedLogger({
     component: options.component,
     format: options.format,
-    write: options.write ?? new StderrWriter().write,
+    write: options.write ?? new LogOutput().write,
     clock: options.clock ?? Date.now,
     threshold: logLevels.indexOf(options.level),
   }, {});

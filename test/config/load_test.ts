@@ -172,7 +172,7 @@ nonsense
 `;
   const { config, problems } = load(text, {
     "users.txt": '"a" "b"\n"c"\n',
-    "more.ini": "user = nobody\nbudget_mode = loose\nproxy_protocol = 1\n",
+    "more.ini": "resolv_conf = /r\nbudget_mode = loose\nproxy_protocol = 1\n",
   });
   assert.is(config, null);
   assert.equal(problems.map(problemText).sort(), [
@@ -188,7 +188,7 @@ nonsense
     `main.ini:5: invalid section "pgbuncer", did you mean "pgbouncer"`,
     `main.ini:8: pool_mode: "sesion" is not one of session, transaction, statement`,
     `main.ini:9: unknown parameter: pgbouncer/listen_prot, did you mean "listen_port"`,
-    `more.ini:1: user = "nobody" is not supported: start pgweir as that user`,
+    `more.ini:1: resolv_conf = "/r" is not supported: names are resolved as the system does`,
     `more.ini:2: budget_mode: "loose" is not one of static, leased`,
     `more.ini:3: proxy_protocol = "1" is not supported: this version does not read the PROXY header`,
     `users.txt:2: no secret in quotes after the user`,
@@ -234,8 +234,9 @@ const verdicts: readonly (readonly [string, string])[] = [
     "disable_pqexec = 1",
     `error disable_pqexec = "1" is not supported: this version cannot do this: leave it out`,
   ],
-  ["logfile = /var/log/p.log", `warning logfile = "/var/log/p.log" has no effect in this version`],
-  ["logfile =", ""],
+  ["logfile = /var/log/p.log\npidfile = /run/p.pid\nuser = nobody\nunix_socket_group = g", ""],
+  ["syslog = 1\nsyslog_facility = LOCAL3\nsyslog_ident = p", ""],
+  ["job_name = p", `warning job_name = "p" has no effect: it names a Windows service in PgBouncer`],
   ["min_pool_size = 5", `warning min_pool_size = "5" has no effect in this version`],
   ["query_wait_notify = 5.0", ""],
   ["budget_auth = user=root password='it''s' dbname=postgres", ""],

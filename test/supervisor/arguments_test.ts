@@ -1,7 +1,8 @@
 // The command line: what each word means, and the one line that each mistake gets.
 
 import { assert, suite } from "../support/harness.ts";
-import { type Command, parseArguments } from "../../services/supervisor/arguments.ts";
+import type { HostOptions } from "../../shared/host/mod.ts";
+import { type Command, loneWorker, parseArguments } from "../../services/supervisor/arguments.ts";
 
 const test = suite("arguments");
 
@@ -13,8 +14,18 @@ function up(changes: Partial<Extract<Command, { kind: "up" }>> = {}): Command {
     workers: null,
     runtime: null,
     port: null,
+    options: hosted(),
+    lone: false,
     ...changes,
   };
+}
+
+function hosted(changes: Partial<HostOptions> = {}): HostOptions {
+  return { quiet: false, verbose: 0, daemon: false, user: null, ...changes };
+}
+
+function pooler(changes: Partial<HostOptions> = {}): Command {
+  return { kind: "pooler", file: "a.ini", options: hosted(changes) };
 }
 
 const shop = {
@@ -52,7 +63,23 @@ const accepted: [string[], Command][] = [
     ["up", "--upstream", "postgresql://ann@db.example/shop"],
     up({ upstream: { ...shop, user: "ann" } }),
   ],
-  [["pooler", "a.ini"], { kind: "pooler", file: "a.ini" }],
+  [["pooler", "a.ini"], pooler()],
+  [["pooler", "-q", "a.ini"], pooler({ quiet: true })],
+  [["pooler", "a.ini", "-d"], pooler({ daemon: true })],
+  [["pooler", "-qdvv", "a.ini"], pooler({ quiet: true, daemon: true, verbose: 2 })],
+  [["pooler", "-v", "--verbose", "a.ini"], pooler({ verbose: 2 })],
+  [["pooler", "-u", "ann", "a.ini"], pooler({ user: "ann" })],
+  [["pooler", "-uann", "a.ini"], pooler({ user: "ann" })],
+  [["pooler", "-du", "ann", "a.ini"], pooler({ daemon: true, user: "ann" })],
+  [["pooler", "--user=ann", "a.ini"], pooler({ user: "ann" })],
+  [["pooler", "--user", "ann", "a.ini"], pooler({ user: "ann" })],
+  [["pooler", "--quiet", "--daemon", "a.ini"], pooler({ quiet: true, daemon: true })],
+  [["pooler", "--", "a.ini"], pooler()],
+  [["pooler", "-V"], { kind: "version" }],
+  [["pooler", "-qV", "a.ini"], { kind: "version" }],
+  [["pooler", "--help"], { kind: "help" }],
+  [["up", "-dv", "a.ini"], up({ file: "a.ini", options: hosted({ daemon: true, verbose: 1 }) })],
+  [["up", "-v"], up({ options: hosted({ verbose: 1 }) })],
   [["budget", "a.ini"], { kind: "budget", file: "a.ini" }],
   [["check", "a.ini"], { kind: "check", file: "a.ini" }],
   [["--version"], { kind: "version" }],
@@ -73,8 +100,16 @@ const refused: [string[], RegExp][] = [
   [["upp"], /^unknown command "upp"/],
   [["a.ini"], /^unknown command "a\.ini"/],
   [["--verbose"], /^unknown option "--verbose"/],
-  [["up", "--verbose"], /^up: unknown option "--verbose"/],
-  [["up", "-v"], /^up: unknown option "-v"/],
+  [["up", "--verbos"], /^up: unknown option "--verbos"/],
+  [["up", "-x"], /^up: unknown option "-x"/],
+  [["up", "-d"], /^up: -d given without a file/],
+  [["up", "-u", "ann"], /^up: -u given without a file/],
+  [["pooler", "-x", "a.ini"], /^pooler: unknown option "-x"/],
+  [["pooler", "-qx", "a.ini"], /^pooler: unknown option "-x" in "-qx"/],
+  [["pooler", "--daemon=1", "a.ini"], /^pooler: option "--daemon=1" takes no value/],
+  [["pooler", "a.ini", "-u"], /^pooler: option "-u" names no user/],
+  [["pooler", "-R", "a.ini"], /^pooler: -R: online restarts need no take-over: .* SIGTERM$/],
+  [["pooler", "--reboot", "-d", "a.ini"], /^pooler: -R: /],
   [["up", "a.ini", "b.ini"], /^up: a second file "b\.ini", wanted one$/],
   [["up", "--workers"], /^up: --workers has no value$/],
   [["up", "--workers="], /^up: --workers has no value$/],
@@ -110,6 +145,14 @@ for (const [argv, expected] of refused) {
     if (command.kind === "misuse") assert.match(command.problem, expected);
   });
 }
+
+test("loneWorker() is one worker of a supervisor of its own, with the same options", () => {
+  const options = hosted({ quiet: true });
+  assert.equal(
+    loneWorker({ kind: "pooler", file: "a.ini", options }),
+    up({ file: "a.ini", workers: 1, options, lone: true }),
+  );
+});
 
 test("parseArguments() repeats no password in a complaint", () => {
   for (const address of ["postgres://u:hush@h", "postgres://u:hush@:1/d", "x://u:hush@h/d"]) {

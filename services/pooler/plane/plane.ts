@@ -100,6 +100,7 @@ export class Plane {
   stopping = false;
 
   readonly #listen: readonly string[];
+  readonly #socketGroup: number | null;
   readonly #gauges: Int32Array;
   readonly #listeners: Listener[] = [];
   readonly #credentials = new Map<string, Credential | null>();
@@ -134,6 +135,7 @@ export class Plane {
     this.startups = new StartupReader(this.tracker, this.settings);
     this.tracksStatements = this.settings.maxPreparedStatements > 0;
     this.#listen = start.listen;
+    this.#socketGroup = start.socketGroup;
     this.#gauges = start.gauges;
     control.watch(start.gauges);
     this.startedAt = Date.now();
@@ -161,6 +163,11 @@ export class Plane {
     return this.#limitsDivided ? Math.max(1, shareOf(limit, this.seat)) : limit;
   }
 
+  /** Workers of a fleet do; one that stands alone only as the file says, as PgBouncer. */
+  get #sharesPort(): boolean {
+    return this.settings.soReuseport || this.seat.count > 1 || this.seat.supervisorPid !== 0;
+  }
+
   nextId(): number {
     return ++this.#lastId;
   }
@@ -176,7 +183,7 @@ export class Plane {
         host,
         port: listenPort,
         backlog: listenBacklog,
-        reusePort: true,
+        reusePort: this.#sharesPort,
       });
       // Accepted sockets inherit these on Linux.
       setNoDelay(fd);
@@ -187,7 +194,8 @@ export class Plane {
     // The kernel spreads TCP connections only: a socket file belongs to the first worker.
     if (unixSocketDir !== "" && this.seat.index === 0) {
       const path = `${unixSocketDir}/.s.PGSQL.${listenPort}`;
-      const fd = listenUnix({ path, mode: unixSocketMode, backlog: listenBacklog });
+      const group = this.#socketGroup;
+      const fd = listenUnix({ path, mode: unixSocketMode, group, backlog: listenBacklog });
       this.#listeners.push(new Listener(this, fd, path));
       addresses.push(path);
     }
@@ -280,6 +288,9 @@ export class Plane {
     const client = new ClientSession(this, fd, unixSocket);
     this.clients.add(client);
     this.loggingIn.add(client);
+    if (this.settings.verbose > 0) {
+      this.control.log("debug", `${clientLabel(client)} got connection`);
+    }
   }
 
   /** Gives the client a key that no other client of this worker has. */

@@ -1,10 +1,15 @@
 // The command line as an operator uses it: pgweir with a file in a folder of its own, in the foreground.
 
-import { writeFileSync } from "node:fs";
+import { chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { atExit } from "../../support/at_exit.ts";
+import { iniText, userlistText } from "../../support/ini.ts";
 import { ManagedProcess, type ProcessEnd } from "../../support/managed_process.ts";
-import { tempDir } from "../../support/temp.ts";
-import { runtimeCommand } from "../../../shared/sys/mod.ts";
+import { defaultSettings } from "../../support/pooler.ts";
+import { signal } from "../../support/processes.ts";
+import { RawClient } from "../../support/raw_client.ts";
+import { freePort, tempDir } from "../../support/temp.ts";
+import { runtimeCommand, runtimeName } from "../../../shared/sys/mod.ts";
 
 const cli = resolve(import.meta.dirname!, "../../../services/cli.ts");
 
@@ -31,5 +36,83 @@ export class Folder {
     const process = await this.launch(...words);
     const end = await process.ended(30_000);
     return { ...end, stdout: process.stdout(), stderr: process.stderr() };
+  }
+}
+
+/** A worker or a supervisor with a port of its own, to which nobody needs a password. */
+export class Instance {
+  readonly folder = new Folder();
+  readonly host = "127.0.0.1";
+  readonly port: number;
+
+  private constructor(port: number) {
+    this.port = port;
+    chmodSync(this.folder.path, 0o777);
+  }
+
+  static async make(settings: Readonly<Record<string, string | number>> = {}): Promise<Instance> {
+    const instance = new Instance(await freePort());
+    instance.configure(settings);
+    return instance;
+  }
+
+  get logfile(): string {
+    return join(this.folder.path, "p.log");
+  }
+
+  get pidfile(): string {
+    return join(this.folder.path, "p.pid");
+  }
+
+  get socket(): string {
+    return join(this.folder.path, `.s.PGSQL.${this.port}`);
+  }
+
+  configure(settings: Readonly<Record<string, string | number>>): void {
+    const { path } = this.folder;
+    this.folder.write("userlist.txt", userlistText({ admin: "", postgres: "" }));
+    const pgbouncer = { ...defaultSettings(this.port, path), ...settings };
+    const runtime = { runtime: runtimeName, workers: 2 };
+    const databases = { shop: "host=127.0.0.1 port=1" };
+    this.folder.write("p.ini", iniText({ databases, pgbouncer, pgweir: runtime }));
+  }
+
+  log(): string {
+    return existsSync(this.logfile) ? readFileSync(this.logfile, "utf8") : "";
+  }
+
+  /** The process id in the pidfile, or null. */
+  pid(): number | null {
+    return existsSync(this.pidfile) ? Number(readFileSync(this.pidfile, "utf8")) || null : null;
+  }
+
+  /** In the foreground, until it is ready. */
+  async start(...words: string[]): Promise<ManagedProcess> {
+    const [command = "pooler", ...options] = words;
+    const process = await this.folder.launch(command, ...options, "p.ini");
+    await process.ready("the console", () => this.answers());
+    return process;
+  }
+
+  /** A process in the background, which a failed test must not leave. */
+  owns(pid: number): void {
+    atExit(() => signal(pid, "SIGKILL"));
+  }
+
+  async answers(): Promise<boolean> {
+    try {
+      return (await this.console("SHOW VERSION")).length === 1;
+    } catch {
+      return false;
+    }
+  }
+
+  async console(command: string): Promise<unknown[]> {
+    const client = await RawClient.login(this, { user: "admin", database: "pgbouncer" });
+    try {
+      return await client.table(command);
+    } finally {
+      await client.end();
+    }
   }
 }

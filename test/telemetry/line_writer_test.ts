@@ -1,10 +1,10 @@
-// The writer of standard error against a descriptor that blocks, tears lines and breaks, and the
+// The writer of lines against a descriptor that blocks, tears lines and breaks, and the
 // gate that keeps floods out of the log.
 
 import { Buffer } from "node:buffer";
 import { assert, suite } from "../support/harness.ts";
 import { onceEvery } from "../../shared/telemetry/mod.ts";
-import { StderrWriter } from "../../shared/telemetry/stderr.ts";
+import { LineWriter } from "../../shared/telemetry/line_writer.ts";
 
 /** A descriptor that takes at most `room` bytes before it says `code`. */
 function descriptor(): { room: number; code: string; taken: string; write(b: Uint8Array): number } {
@@ -22,11 +22,11 @@ function descriptor(): { room: number; code: string; taken: string; write(b: Uin
   };
 }
 
-const writer = suite("StderrWriter");
+const writer = suite("LineWriter");
 
 writer("write() goes on until the whole line is taken", () => {
   const fd = descriptor();
-  const { write } = new StderrWriter((bytes) => fd.write(bytes));
+  const { write } = new LineWriter((bytes) => fd.write(bytes), "it was blocked");
   write("one line of text\n");
   write("two\n");
   assert.is(fd.taken, "one line of text\ntwo\n");
@@ -34,7 +34,7 @@ writer("write() goes on until the whole line is taken", () => {
 
 writer("write() finishes a torn line first, counts what it drops and reports it", () => {
   const fd = descriptor();
-  const stderr = new StderrWriter((bytes) => fd.write(bytes));
+  const stderr = new LineWriter((bytes) => fd.write(bytes), "it was blocked");
   fd.room = 7;
   stderr.write("first line\n");
   stderr.write("dropped\n");
@@ -45,14 +45,14 @@ writer("write() finishes a torn line first, counts what it drops and reports it"
   stderr.write("last\n");
   assert.is(
     fd.taken,
-    "first line\n2 log lines lost: standard error was blocked\nlast\n",
+    "first line\n2 log lines lost: it was blocked\nlast\n",
   );
   assert.is(stderr.lost, 0);
 });
 
 writer("write() does not throw when the pipe is closed", () => {
   const fd = descriptor();
-  const stderr = new StderrWriter((bytes) => fd.write(bytes));
+  const stderr = new LineWriter((bytes) => fd.write(bytes), "it was blocked");
   fd.room = 0;
   fd.code = "EPIPE";
   stderr.write("a\n");

@@ -1,24 +1,24 @@
-// Writes whole lines to standard error, before returning. Not a stream: process.stderr queues
-// without a bound and loses its queue when the process exits.
+// Writes whole lines to a descriptor, before returning. Not a stream: process.stderr queues without a
+// bound and loses its queue when the process exits.
 // Invariants: never throws, never blocks on a pipe that is non-blocking and full; what it could not
 // write is counted and reported before the next line that goes through; lines are never mixed.
 
 import { Buffer } from "node:buffer";
-import { writeSync } from "node:fs";
-
-const stderrFd = 2;
 
 /** The same as `writeSync`: bytes taken, or an exception with a code. */
 export type WriteBytes = (bytes: Uint8Array) => number;
 
-export class StderrWriter {
+export class LineWriter {
   readonly #writeBytes: WriteBytes;
+  readonly #trouble: string;
   /** The end of a line whose beginning was taken; at most one line long. */
   #rest: Uint8Array = Buffer.alloc(0);
   #lost = 0;
 
-  constructor(writeBytes: WriteBytes = (bytes) => writeSync(stderrFd, bytes)) {
+  /** `trouble` completes "3 log lines lost: ". */
+  constructor(writeBytes: WriteBytes, trouble: string) {
     this.#writeBytes = writeBytes;
+    this.#trouble = trouble;
   }
 
   /** Lines that were dropped since the last line that was written. */
@@ -32,9 +32,7 @@ export class StderrWriter {
       this.#lost += 1;
       return;
     }
-    const report = this.#lost > 0
-      ? `${this.#lost} log lines lost: standard error was blocked\n`
-      : "";
+    const report = this.#lost > 0 ? `${this.#lost} log lines lost: ${this.#trouble}\n` : "";
     this.#lost = 0;
     this.#rest = Buffer.from(report + line);
     this.#flush();
