@@ -36,7 +36,7 @@ async function start(file: string, seat?: string): Promise<TestCoordinator> {
 tests("a start that cannot work ends with the reason and exit code 1", async () => {
   const rows: [string, string | undefined, RegExp][] = [
     ["/nowhere/pgweir.ini", undefined, /nowhere\/pgweir\.ini/],
-    [iniOf("nonsense = 1"), undefined, /unknown setting "nonsense"/],
+    [iniOf("nonsense = 1"), undefined, /unknown parameter: pgbouncer\/nonsense/],
     [iniOf(), undefined, /bus_url is not set in .*wanted the nats-servers of the mesh/],
     [iniOf("bus_url = http://x"), undefined, /wanted nats:\/\/host:port/],
     [iniOf("bus_url = nats://x", "bus_credentials = /nowhere"), undefined, /"\/nowhere" ENOENT/],
