@@ -7,6 +7,7 @@ import {
   type ForeignBackend,
   type ForeignFunction,
   type ForeignSignature,
+  type ForeignType,
   MSG_DONTWAIT,
   MSG_NOSIGNAL,
   type Pointer,
@@ -39,26 +40,46 @@ function socketIo(libc: SocketIoLibc, errno: Int32Array): SocketIo {
   };
 }
 
+/** Kept from the garbage collector: C knows their addresses. */
+const callbacks: unknown[] = [];
+
+type BunType = "i32" | "i64" | "ptr";
+
+function bunSignature({ parameters, result }: ForeignSignature) {
+  const bunType = (type: ForeignType): BunType => type === "pointer" ? "ptr" : type;
+  return { args: parameters.map(bunType), returns: bunType(result) };
+}
+
 export function makeBunBackend(): ForeignBackend {
   // Not an import: this file is loaded on every runtime, and only Bun has the module. Nor an awaited
   // import(): a module that waits while it loads makes all that import it wait.
-  const { dlopen, ptr, toArrayBuffer } = createRequire(import.meta.url)("bun:ffi") as typeof BunFfi;
+  const { CString, dlopen, JSCallback, ptr, toArrayBuffer } = createRequire(import.meta.url)(
+    "bun:ffi",
+  ) as typeof BunFfi;
   return {
     open(
       library: string,
       symbols: Readonly<Record<string, ForeignSignature>>,
     ): Record<string, ForeignFunction> {
-      const table: Record<string, { args: ("i32" | "ptr")[]; returns: "i32" | "ptr" }> = {};
-      for (const [name, { parameters, result }] of Object.entries(symbols)) {
-        table[name] = {
-          args: parameters.map((type) => type === "pointer" ? "ptr" : "i32"),
-          returns: result === "pointer" ? "ptr" : "i32",
-        };
+      const table: Record<string, ReturnType<typeof bunSignature>> = {};
+      for (const [name, signature] of Object.entries(symbols)) {
+        table[name] = bunSignature(signature);
       }
       return dlopen(library, table).symbols as unknown as Record<string, ForeignFunction>;
     },
     pointerOf(bytes: Uint8Array): Pointer {
       return asPointer(ptr(bytes));
+    },
+    pointerAt(buffer: NativeBuffer, offset: number): Pointer {
+      return asPointer(asAddress(buffer.pointer) + offset);
+    },
+    textAt(pointer: Pointer): string {
+      return new CString(asAddress(pointer) as never).toString();
+    },
+    callback(signature: ForeignSignature, body: (...values: never[]) => number): Pointer {
+      const callback = new JSCallback(body, bunSignature(signature));
+      callbacks.push(callback);
+      return asPointer(callback.ptr as number);
     },
     addressOf(bytes: Uint8Array): [number, number] {
       const address = ptr(bytes) as number;

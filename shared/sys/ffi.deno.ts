@@ -22,6 +22,11 @@ import type { NativeBuffer } from "./native_buffer.ts";
 const MSGHDR_WORDS = 14;
 const MSG_IOV_WORD = 4;
 const MSG_IOVLEN_WORD = 6;
+/** Offsets of one buffer whose pointers are kept: messages begin at few. */
+const POINTERS_MAX = 256;
+
+/** Kept from the garbage collector: C knows their addresses. */
+const callbacks: unknown[] = [];
 
 function socketIo(libc: SocketIoLibc, errno: Int32Array): SocketIo {
   const { recv, send, readv, sendmsg } = libc;
@@ -65,6 +70,16 @@ function pointerOf(bytes: Uint8Array): Pointer {
   return Deno.UnsafePointer.of(bytes as Uint8Array<ArrayBuffer>) as unknown as Pointer;
 }
 
+function pointerAt(buffer: NativeBuffer, offset: number): Pointer {
+  if (offset === buffer.anchor) return buffer.anchorPointer;
+  if (offset === 0) return buffer.pointer;
+  const known = buffer.pointers.get(offset);
+  if (known !== undefined) return known;
+  const pointer = pointerOf(buffer.bytes.subarray(offset));
+  if (buffer.pointers.size < POINTERS_MAX) buffer.pointers.set(offset, pointer);
+  return pointer;
+}
+
 function addressOf(bytes: Uint8Array): [number, number] {
   const address = Deno.UnsafePointer.value(
     Deno.UnsafePointer.of(bytes as Uint8Array<ArrayBuffer>),
@@ -81,6 +96,15 @@ export function makeDenoBackend(): ForeignBackend {
       return Deno.dlopen(library, symbols).symbols as unknown as Record<string, ForeignFunction>;
     },
     pointerOf,
+    pointerAt,
+    textAt(pointer: Pointer): string {
+      return Deno.UnsafePointerView.getCString(pointer as unknown as Deno.PointerObject);
+    },
+    callback(signature: ForeignSignature, body: (...values: never[]) => number): Pointer {
+      const callback = new Deno.UnsafeCallback(signature, body as never);
+      callbacks.push(callback);
+      return callback.pointer as unknown as Pointer;
+    },
     addressOf,
     int32At(pointer: Pointer): Int32Array {
       const memory = Deno.UnsafePointerView.getArrayBuffer(

@@ -9,13 +9,16 @@ export interface Pointer {
   readonly kind: "pointer";
 }
 
-/** i32 also stands for sizes and ssize_t: 64-bit arguments double the cost of a call on Deno. */
-export type ForeignType = "i32" | "pointer";
+/**
+ * i32 also stands for sizes and ssize_t: 64-bit arguments double the cost of a call on Deno. i64 is for
+ * cold calls whose long or uint64_t must have no stray upper half; it is no result.
+ */
+export type ForeignType = "i32" | "i64" | "pointer";
 export interface ForeignSignature {
   readonly parameters: readonly ForeignType[];
-  readonly result: ForeignType;
+  readonly result: "i32" | "pointer";
 }
-export type ForeignFunction = (...values: (number | Pointer | null)[]) => number | Pointer;
+export type ForeignFunction = (...values: (number | Pointer | null)[]) => number | Pointer | null;
 
 /** The calls of the hot path, bound to a libc; both return a count of bytes or -errno. */
 export interface SocketIo {
@@ -40,6 +43,15 @@ export interface ForeignBackend {
   ): Record<string, ForeignFunction>;
   /** The address of memory that does not move; the caller keeps `bytes` alive. */
   pointerOf(bytes: Uint8Array): Pointer;
+  /** The address of a buffer's byte; allocates only for offsets that were not asked for before. */
+  pointerAt(buffer: NativeBuffer, offset: number): Pointer;
+  /** A C string, decoded as UTF-8. */
+  textAt(pointer: Pointer): string;
+  /**
+   * A function for C to call, from inside a call on this thread. It is never released: for the few that
+   * live as long as the thread.
+   */
+  callback(signature: ForeignSignature, body: (...values: never[]) => number): Pointer;
   /** The same address as [low, high] halves, each a signed 32-bit number. */
   addressOf(bytes: Uint8Array): [low: number, high: number];
   /** Foreign memory as one signed 32-bit number, such as errno. */

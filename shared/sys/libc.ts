@@ -5,7 +5,9 @@
 
 import { foreign } from "./ffi.ts";
 import type { ForeignSignature, ForeignType, Pointer } from "./foreign.ts";
+import { MSG_DONTWAIT } from "./foreign.ts";
 import { Errno } from "./errno.ts";
+import { NativeBuffer } from "./native_buffer.ts";
 
 export interface Libc {
   __errno_location(): Pointer;
@@ -118,6 +120,14 @@ export const receiveAt = io.receiveAt;
 /** Sends without blocking and without SIGPIPE: the count of bytes, or -errno. */
 export const sendAt = io.sendAt;
 
+const peeked = new NativeBuffer(1);
+
+/** The next byte that a socket will give; -1 when there is none, for whatever reason. */
+export function peekByte(fd: number): number {
+  const count = libc.recv(fd, peeked.pointer, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count === 1 ? peeked.bytes[0]! : -1;
+}
+
 /** Closes a descriptor. EINTR is success: Linux has released it by then. */
 export function closeFd(fd: number): void {
   if (libc.close(fd) === 0) return;
@@ -151,6 +161,7 @@ export const TCP_USER_TIMEOUT = 18;
 export const IPPROTO_IPV6 = 41;
 export const IPV6_V6ONLY = 26;
 export const SHUT_WR = 1;
+const MSG_PEEK = 2;
 export const EFD_NONBLOCK = 0x800;
 export const EFD_CLOEXEC = 0x80000;
 export const EPOLL_CLOEXEC = 0x80000;

@@ -12,13 +12,14 @@ export class NativeBuffer {
   readonly bytes: Uint8Array;
   readonly view: DataView;
   readonly size: number;
-  /** For foreign calls only, as are the next four. */
+  /** For foreign calls only, as are the next five. */
   readonly pointer: Pointer;
   /** The offset that has a pointer of its own: the one most used. */
   readonly anchor: number;
   readonly anchorPointer: Pointer;
   readonly addressLow: number;
   readonly addressHigh: number;
+  #pointers: Map<number, Pointer> | null = null;
 
   /** `anchor`: the offset that most calls will use, for which they are cheapest on Deno. */
   constructor(size: number, anchor = 0) {
@@ -42,5 +43,10 @@ export class NativeBuffer {
     this.anchorPointer = foreign.pointerOf(bytes.subarray(anchor));
     this.addressLow = address[0];
     this.addressHigh = address[1];
+  }
+
+  /** Pointers to other offsets, where making one costs something. */
+  get pointers(): Map<number, Pointer> {
+    return this.#pointers ??= new Map();
   }
 }

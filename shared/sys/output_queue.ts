@@ -6,6 +6,7 @@
 import { Errno } from "./errno.ts";
 import { sendAt } from "./libc.ts";
 import { NativeBuffer } from "./native_buffer.ts";
+import type { TlsSession } from "./tls.ts";
 
 const CHUNK_BYTES = 16 * 1024;
 /** Chunks kept for reuse: 4 MiB, so that a burst of slow readers does not stay in memory. */
@@ -78,10 +79,12 @@ export class OutputQueue {
   }
 
   /** Sends until nothing is left or the kernel takes no more. 0, or the errno of a broken socket. */
-  flush(fd: number): number {
+  flush(fd: number, tls: TlsSession | null): number {
     for (let head = this.#head; head !== null; head = this.#head) {
       const pending = head.end - head.start;
-      const sent = sendAt(fd, head.buffer, head.start, pending);
+      const sent = tls === null
+        ? sendAt(fd, head.buffer, head.start, pending)
+        : tls.write(head.buffer, head.start, pending);
       if (sent < 0) {
         if (sent === -Errno.EINTR) continue;
         return sent === -Errno.EAGAIN ? 0 : -sent;

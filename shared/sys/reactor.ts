@@ -67,6 +67,8 @@ export class Reactor {
   readonly #sources: (EventSource | null)[] = [];
   readonly #generations: number[] = [];
   #lastGeneration = NO_GENERATION;
+  #soon: (() => void)[] = [];
+  #spare: (() => void)[] = [];
   #running = false;
   #woken = false;
   #closed = false;
@@ -134,6 +136,11 @@ export class Reactor {
     return this.#timers.add(performance.now() + intervalMs, intervalMs, callback);
   }
 
+  /** Calls back in the next batch, after its events; that batch does not wait for any. */
+  soon(callback: () => void): void {
+    this.#soon.push(callback);
+  }
+
   /** Serves until stop(). Synchronous inside, except for the wait for messages after a wake-up. */
   async run(): Promise<void> {
     if (this.#running) throw new Error("run the reactor: it is running, wanted one run at a time");
@@ -174,11 +181,16 @@ export class Reactor {
   }
 
   #waitAndDispatch(): void {
+    const due = this.#soon;
+    if (due.length > 0) {
+      this.#soon = this.#spare;
+      this.#spare = due;
+    }
     const count = libc.epoll_wait(
       this.#epollFd,
       this.#eventBuffer.pointer,
       MAX_EVENTS,
-      this.#timeoutMs(),
+      due.length > 0 ? 0 : this.#timeoutMs(),
     );
     this.now = performance.now();
     const events = this.#events;
@@ -190,6 +202,9 @@ export class Reactor {
         this.#sources[fd]!.onEvents(events[at]!);
       }
     }
+    if (due === this.#soon) return;
+    for (const callback of due) callback();
+    due.length = 0;
   }
 
   #timeoutMs(): number {

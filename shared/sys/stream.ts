@@ -1,12 +1,13 @@
-// A non-blocking stream socket (TCP or unix) in a reactor. Output that the kernel does not take is
-// queued here and sent when there is room; the owner stops its source meanwhile.
-// Not here: bounds on the queue, idle timeouts, TLS: the owner's business.
+// A non-blocking stream socket (TCP or unix) in a reactor, plain or under TLS, which looks the same to its
+// owner. Output that the kernel does not take is queued here and sent when there is room; the owner stops
+// its source meanwhile.
+// Not here: bounds on the queue, idle timeouts, the time a handshake may take: the owner's business.
 // Invariants: bytes leave in the order of send(); no owner callback after close(); a socket that is
 // dead in both directions is told once and then leaves the epoll set, because epoll reports ERR and
 // HUP whether or not one asks for them. recv(), send() and onReadable() allocate nothing.
 
-import { Errno } from "./errno.ts";
-import { closeFd, receiveAt, sendAt } from "./libc.ts";
+import { Errno, errnoText } from "./errno.ts";
+import { closeFd, peekByte, receiveAt, sendAt } from "./libc.ts";
 import type { NativeBuffer } from "./native_buffer.ts";
 import { shutdownOutput, socketError } from "./options.ts";
 import { OutputQueue } from "./output_queue.ts";
@@ -20,6 +21,7 @@ import {
   type Reactor,
 } from "./reactor.ts";
 import type { Timer } from "./timers.ts";
+import type { TlsContext, TlsSession } from "./tls.ts";
 
 export interface StreamOwner {
   /** Something to recv(): data, end of file or an error. Not called while paused. */
@@ -34,11 +36,22 @@ export interface StreamOwner {
    * happens after recv() returned 0. recv() may be called to learn more.
    */
   onHangup(): void;
+  /**
+   * After startTls() or expectTls(): the handshake is over, and what follows is encrypted; or it failed,
+   * `problem` says why, and only close() and closeWhenDrained() are left.
+   */
+  onSecured?(problem: string | null): void;
 }
 
 type Phase =
   /** connect() is under way. Leaves when the kernel says how it went. */
   | "connecting"
+  /** expectTls(): nothing has come yet. Leaves with the first byte. */
+  | "guessing"
+  /** A TLS handshake is under way. Leaves when it is over; input and output are refused. */
+  | "securing"
+  /** The handshake has failed. Leaves by close() or closeWhenDrained(). */
+  | "unsecured"
   /** Both directions belong to the owner. Leaves by close() or closeWhenDrained(). */
   | "open"
   /** closeWhenDrained() with output pending. Leaves when it is sent, at an error, at the deadline. */
@@ -64,6 +77,8 @@ const PARKED = -1;
 const LINGER_MS = 1000;
 /** Reads of thrown-away input per event, so that a flood does not hold up the loop. */
 const MAX_DISCARDS = 4;
+/** The first byte of a TLS handshake, which no other packet of a client begins with. */
+const TLS_HANDSHAKE = 0x16;
 
 export class Stream implements EventSource {
   readonly fd: number;
@@ -72,7 +87,7 @@ export class Stream implements EventSource {
   pending = 0;
 
   readonly #reactor: Reactor;
-  readonly #owner: StreamOwner;
+  #owner: StreamOwner;
   #phase: Phase;
   #reading: Reading = "on";
   /**
@@ -80,6 +95,15 @@ export class Stream implements EventSource {
    * closed), so that the call fails with EBADF and the cold path sorts it out.
    */
   #hotFd: number;
+  /** Set where bytes are encrypted. */
+  #tls: TlsSession | null = null;
+  /** Of a handshake that is under way, or has failed. */
+  #handshake: TlsSession | null = null;
+  /** Of a stream that may begin with a handshake. */
+  #expected: TlsContext | null = null;
+  /** Reads what was decrypted already; made with the first TLS session. */
+  #reread: (() => void) | null = null;
+  #rereads = false;
   /** What the epoll set watches for now; it may lag behind a pause() until the next event. */
   #interest: number;
   /** The errno that ended the connection; 0 while none has. */
@@ -109,7 +133,10 @@ export class Stream implements EventSource {
    * 0 at end of file, or -errno; -EAGAIN means nothing now.
    */
   recv(buffer: NativeBuffer, offset: number, length: number): number {
-    const count = receiveAt(this.#hotFd, buffer, offset, length);
+    const tls = this.#tls;
+    const count = tls === null
+      ? receiveAt(this.#hotFd, buffer, offset, length)
+      : this.#decrypt(tls, buffer, offset, length);
     return count > 0 ? count : this.#notReceived(count, buffer, offset, length);
   }
 
@@ -120,7 +147,10 @@ export class Stream implements EventSource {
    */
   send(buffer: NativeBuffer, offset: number, length: number): number {
     if (this.pending === 0) {
-      const count = sendAt(this.#hotFd, buffer, offset, length);
+      const tls = this.#tls;
+      const count = tls === null
+        ? sendAt(this.#hotFd, buffer, offset, length)
+        : tls.write(buffer, offset, length);
       return count === length ? 0 : this.#notSent(count, buffer.bytes, offset, length);
     }
     return this.#notSent(0, buffer.bytes, offset, length);
@@ -150,6 +180,46 @@ export class Stream implements EventSource {
     this.#reading = "on";
     this.#hangupTold = false;
     this.#watch();
+    if (this.#tls !== null) this.#readAgain(this.#tls);
+  }
+
+  /** Another owner is told from now on. */
+  handOver(owner: StreamOwner): void {
+    this.#owner = owner;
+  }
+
+  // --- TLS
+
+  /** The TLS session; null on a plain stream, and once it is closed. */
+  get tls(): TlsSession | null {
+    return this.#tls;
+  }
+
+  /**
+   * Begins a handshake; `host` is whom a client means to talk to. Nothing may be pending: whoever is to be
+   * told before has to be told whole. The owner is told by onSecured(), never from within this call.
+   */
+  startTls(context: TlsContext, host = ""): void {
+    if (this.#phase !== "open" || this.pending > 0) {
+      const is = `the stream is ${this.#phase}, ${this.pending} bytes pending`;
+      throw new Error(`start TLS: ${is}, wanted an open one with none`);
+    }
+    this.#phase = "securing";
+    this.#hotFd = -1;
+    this.#handshake = context.session(this.fd, host);
+    this.#watch();
+  }
+
+  /** A stream on which nothing was read: if what comes first is a TLS handshake, it is taken as a server. */
+  expectTls(context: TlsContext): void {
+    this.#phase = "guessing";
+    this.#expected = context;
+  }
+
+  /** What an errno that recv() or send() gave means; TLS has words of its own. */
+  reasonOf(errno: number): string {
+    const problem = this.#tls?.problem ?? "";
+    return errno === Errno.EPROTO && problem !== "" ? `TLS: ${problem}` : errnoText(errno);
   }
 
   /** Drops pending output and releases the descriptor. Idempotent. */
@@ -158,6 +228,7 @@ export class Stream implements EventSource {
     this.closed = true;
     this.#phase = "closed";
     this.#reading = "over";
+    this.#endTls();
     this.#hotFd = -1;
     this.#dropOutput();
     this.#deadline?.cancel();
@@ -176,7 +247,7 @@ export class Stream implements EventSource {
     if (this.#phase === "closed" || this.#phase === "draining" || this.#phase === "lingering") {
       return;
     }
-    if (this.#broken !== 0 || this.#phase === "connecting") {
+    if (this.#broken !== 0 || this.#phase === "connecting" || this.#phase === "securing") {
       this.close();
       return;
     }
@@ -195,7 +266,7 @@ export class Stream implements EventSource {
     if (this.#phase === "closed" || this.#phase === "draining" || this.#phase === "lingering") {
       return;
     }
-    if (this.#broken !== 0 || this.#phase === "connecting") {
+    if (this.#broken !== 0 || this.#phase === "connecting" || this.#phase === "securing") {
       this.close();
       return;
     }
@@ -217,6 +288,15 @@ export class Stream implements EventSource {
     switch (this.#phase) {
       case "connecting":
         this.#onConnectEvents();
+        break;
+      case "guessing":
+        this.#guess(mask);
+        break;
+      case "securing":
+        this.#secure();
+        break;
+      case "unsecured":
+        if ((mask & (EPOLLERR | EPOLLHUP)) !== 0) this.#park();
         break;
       case "open":
         this.#onOpenEvents(mask);
@@ -250,8 +330,68 @@ export class Stream implements EventSource {
     this.#owner.onConnected(errno);
   }
 
+  #guess(mask: number): void {
+    this.#phase = "open";
+    // A look at a connection that was reset would take the error from it.
+    const hasInput = (mask & (EPOLLIN | EPOLLERR)) === EPOLLIN;
+    const isTls = hasInput && peekByte(this.fd) === TLS_HANDSHAKE;
+    if (!isTls) return this.#onOpenEvents(mask);
+    this.startTls(this.#expected as TlsContext);
+    this.#secure();
+  }
+
+  #secure(): void {
+    const tls = this.#handshake as TlsSession;
+    // The others come again with the next batch, since what they wait for stays there.
+    if (!tls.context.admits(this.#reactor.now)) return;
+    const result = tls.handshake();
+    if (result === -Errno.EAGAIN) return this.#watch();
+    if (result === 1) {
+      this.#phase = "open";
+      this.#tls = tls;
+      this.#handshake = null;
+      this.#watch();
+      this.#readAgain(tls);
+      this.#owner.onSecured?.(null);
+      return;
+    }
+    this.#phase = "unsecured";
+    this.#reading = "over";
+    this.#hangupTold = true;
+    this.#watch();
+    this.#owner.onSecured?.(tls.problem);
+  }
+
+  #decrypt(tls: TlsSession, buffer: NativeBuffer, offset: number, length: number): number {
+    const waited = tls.readWants;
+    const count = tls.read(buffer, offset, length);
+    if (tls.hasMore) this.#readAgain(tls);
+    else if (tls.readWants !== waited) this.#watch();
+    return count;
+  }
+
+  /** What was decrypted already, or has come to this process at least, makes no event of its own. */
+  #readAgain(tls: TlsSession): void {
+    if (!tls.hasMore || this.#rereads) return;
+    this.#rereads = true;
+    this.#reactor.soon(
+      this.#reread ??= () => {
+        this.#rereads = false;
+        const isWanted = this.#phase === "open" && this.#reading === "on";
+        if (isWanted && this.#tls?.hasMore) this.#owner.onReadable();
+      },
+    );
+  }
+
+  #endTls(): void {
+    this.#tls?.end();
+    this.#handshake?.end();
+    this.#tls = null;
+    this.#handshake = null;
+  }
+
   #onOpenEvents(mask: number): void {
-    if ((mask & EPOLLOUT) !== 0 && this.pending > 0) {
+    if ((mask & (this.#tls?.writeWants ?? EPOLLOUT)) !== 0 && this.pending > 0) {
       this.#flush();
       if (this.pending === 0 && this.#broken === 0) {
         this.#watch();
@@ -261,7 +401,7 @@ export class Stream implements EventSource {
     }
     const isDead = (mask & (EPOLLERR | EPOLLHUP)) !== 0 || this.#broken !== 0;
     if (this.#reading === "on") {
-      if (isDead || (mask & EPOLLIN) !== 0) this.#owner.onReadable();
+      if (isDead || (mask & (this.#tls?.readWants ?? EPOLLIN)) !== 0) this.#owner.onReadable();
       else this.#watch();
     } else if (isDead) {
       this.#dropOutput();
@@ -285,12 +425,14 @@ export class Stream implements EventSource {
 
   #notReceived(result: number, buffer: NativeBuffer, offset: number, length: number): number {
     let count = result;
-    while (count === -Errno.EINTR) count = receiveAt(this.#hotFd, buffer, offset, length);
+    while (count === -Errno.EINTR && this.#tls === null) {
+      count = receiveAt(this.#hotFd, buffer, offset, length);
+    }
     if (count > 0) return count;
     if (!(length > 0)) {
       throw new RangeError(`receive from a stream: the length is ${length}, wanted more than 0`);
     }
-    if (this.#phase === "connecting") return -Errno.EAGAIN;
+    if (this.#phase === "connecting" || this.#phase === "securing") return -Errno.EAGAIN;
     if (this.#phase !== "open") return -Errno.EBADF;
     // A failed send has taken the error from the socket, which would now look like a clean end.
     if (this.#broken !== 0) count = -this.#broken;
@@ -309,10 +451,12 @@ export class Stream implements EventSource {
   #notSent(result: number, bytes: Uint8Array, offset: number, length: number): number {
     if (this.#broken !== 0) return -this.#broken;
     if (this.#phase === "closed") return -Errno.EBADF;
-    if (this.#phase !== "open" && this.#phase !== "connecting") return -Errno.EPIPE;
+    if (this.#phase !== "open" && this.#phase !== "connecting" && this.#phase !== "guessing") {
+      return -Errno.EPIPE;
+    }
     let taken = result;
     if (taken < 0) {
-      if (taken !== -Errno.EAGAIN && taken !== -Errno.EINTR && this.#phase === "open") {
+      if (taken !== -Errno.EAGAIN && taken !== -Errno.EINTR && this.#phase !== "connecting") {
         this.#broken = -taken;
         return taken;
       }
@@ -329,7 +473,7 @@ export class Stream implements EventSource {
 
   #flush(): void {
     if (this.#queue === null) return;
-    const errno = this.#queue.flush(this.fd);
+    const errno = this.#queue.flush(this.fd, this.#tls);
     this.pending = this.#queue.size;
     if (errno !== 0) this.#broken = errno;
     if (errno !== 0 || this.pending === 0) this.#dropOutput();
@@ -352,6 +496,7 @@ export class Stream implements EventSource {
 
   #finish(): void {
     this.#phase = "lingering";
+    this.#endTls();
     shutdownOutput(this.fd);
     this.#watch();
   }
@@ -371,15 +516,20 @@ export class Stream implements EventSource {
   #wantedInterest(): number {
     switch (this.#phase) {
       case "connecting":
-      case "draining":
         return EPOLLOUT;
+      case "draining":
+        return this.#tls?.writeWants ?? EPOLLOUT;
+      case "guessing":
       case "lingering":
         return EPOLLIN;
+      case "securing":
+        return this.#handshake?.readWants ?? 0;
+      case "unsecured":
       case "closed":
         return 0;
       case "open": {
-        const output = this.pending > 0 ? EPOLLOUT : 0;
-        if (this.#reading === "on") return output | EPOLLIN;
+        const output = this.pending > 0 ? this.#tls?.writeWants ?? EPOLLOUT : 0;
+        if (this.#reading === "on") return output | (this.#tls?.readWants ?? EPOLLIN);
         if (this.#reading === "watching" && !this.#hangupTold) return output | EPOLLRDHUP;
         return output;
       }

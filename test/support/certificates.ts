@@ -52,6 +52,15 @@ export class CertificateAuthority {
     return { certFile, keyFile };
   }
 
+  /** A copy of a key, under a password. */
+  encryptKey(keyFile: string, password: string): string {
+    const file = `${keyFile}.encrypted`;
+    this.#openssl(
+      ...["pkey", "-in", keyFile, "-aes256", "-passout", `pass:${password}`, "-out", file],
+    );
+    return file;
+  }
+
   #newKey(file: string): string[] {
     return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", file];
   }

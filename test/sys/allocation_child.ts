@@ -1,14 +1,15 @@
 // Relays messages between two streams, with different offsets at the two ends, for
-// allocation_test.ts. Arguments: how many; "true" to make one object per message as well.
+// allocation_test.ts. Arguments: how many; "true" to make one object per message as well; "tls" to encrypt them.
 
 import { withRig } from "./fixtures.ts";
 
+const kind = process.argv[4] === "tls" ? "tls" : "unix";
 const total = Number(process.argv[2]);
 const withGarbage = process.argv[3] === "true";
 let garbage: unknown = null;
 
 await withRig(async (rig) => {
-  const [near, far] = await rig.pair("unix");
+  const [near, far] = await rig.pair(kind);
   let messages = 0;
   for (const [peer, offset] of [[near, 0], [far, 4096]] as const) {
     peer.onRead = () => {

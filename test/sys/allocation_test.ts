@@ -5,8 +5,10 @@
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { assert, suite } from "../support/harness.ts";
+import { needs } from "../support/needs.ts";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
 
+needs("openssl");
 const test = suite("sys: allocation");
 
 /** While these are relayed the code is not compiled yet, and numbers take memory. */
@@ -14,12 +16,21 @@ const WARM_UP = 60_000;
 const MEASURED = 500_000;
 
 /** How often the collector runs in a process that relays so many messages. */
-function collections(messages: number, withGarbage: boolean): number {
+function collections(messages: number, withGarbage: boolean, kind: "plain" | "tls"): number {
   const script = fileURLToPath(new URL("./allocation_child.ts", import.meta.url).href);
   const [program, ...prefix] = runtimeCommand();
   const log = execFileSync(
     "/bin/sh",
-    ["-c", 'exec "$0" "$@" 2>&1', program!, ...prefix, script, `${messages}`, `${withGarbage}`],
+    [
+      "-c",
+      'exec "$0" "$@" 2>&1',
+      program!,
+      ...prefix,
+      script,
+      `${messages}`,
+      `${withGarbage}`,
+      kind,
+    ],
     {
       encoding: "utf8",
       env: { ...process.env, BUN_JSC_logGC: "1", DENO_V8_FLAGS: "--trace-gc" },
@@ -31,16 +42,18 @@ function collections(messages: number, withGarbage: boolean): number {
   return (log.match(/\[GC<|: Scavenge|: Mark-Compact/g) ?? []).length;
 }
 
-test("Stream.recv(), Stream.send() and the reactor allocate nothing per message", () => {
-  const before = collections(WARM_UP, false);
-  const after = collections(WARM_UP + MEASURED, false);
-  // One more for what the runtime does by itself in the longer time.
-  assert.ok(after <= before + 1, `${before} collections became ${after}`);
-});
+for (const kind of ["plain", "tls"] as const) {
+  test(`Stream.recv(), Stream.send() and the reactor allocate nothing per message (${kind})`, () => {
+    const before = collections(WARM_UP, false, kind);
+    const after = collections(WARM_UP + MEASURED, false, kind);
+    // One more for what the runtime does by itself in the longer time.
+    assert.ok(after <= before + 1, `${before} collections became ${after}`);
+  });
+}
 
 test("the measurement sees one small object per message", () => {
-  const before = collections(WARM_UP, true);
-  const after = collections(WARM_UP + MEASURED, true);
+  const before = collections(WARM_UP, true, "plain");
+  const after = collections(WARM_UP + MEASURED, true, "plain");
   assert.ok(after > before + 2, `${before} collections became ${after}`);
 });
 

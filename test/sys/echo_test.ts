@@ -27,8 +27,10 @@ import {
   TCP_USER_TIMEOUT,
 } from "../../shared/sys/libc.ts";
 import { NativeBuffer } from "../../shared/sys/mod.ts";
+import { needs } from "../support/needs.ts";
 import { encoder, type Peer, type Rig, withRig } from "./fixtures.ts";
 
+needs("openssl");
 const test = suite("sys: echo");
 
 function option(fd: number, level: number, name: number): number {
@@ -52,7 +54,7 @@ function echo(rig: Rig, far: Peer): void {
   far.onDrain = () => far.stream.resume();
 }
 
-for (const kind of ["127.0.0.1", "::1", "unix"] as const) {
+for (const kind of ["127.0.0.1", "::1", "unix", "tls"] as const) {
   test(`Stream echoes a message over ${kind}`, () =>
     withRig(async (rig) => {
       const [near, far] = await rig.pair(kind);

@@ -17,13 +17,22 @@ import {
 } from "../../shared/sys/mod.ts";
 import { libc, SO_LINGER, SOL_SOCKET } from "../../shared/sys/libc.ts";
 import { assert } from "../support/harness.ts";
+import { tlsContexts } from "./tls_fixtures.ts";
 
 export const encoder = new TextEncoder();
 export const decoder = new TextDecoder();
 
-/** Runs `body` with a reactor, and closes what was made with it, also when it fails. */
-export async function withRig(body: (rig: Rig) => Promise<void>): Promise<void> {
-  const rig = new Rig();
+export type PairKind = "127.0.0.1" | "::1" | "unix" | "tls";
+
+/**
+ * Runs `body` with a reactor, and closes what was made with it, also when it fails. `kind` is what pair()
+ * makes when it is not told.
+ */
+export async function withRig(
+  body: (rig: Rig) => Promise<void>,
+  kind: PairKind = "127.0.0.1",
+): Promise<void> {
+  const rig = new Rig(kind);
   try {
     await body(rig);
   } finally {
@@ -38,6 +47,11 @@ export class Rig {
   batches = 0;
   readonly #peers: Peer[] = [];
   readonly #fds: number[] = [];
+  readonly kind: PairKind;
+
+  constructor(kind: PairKind) {
+    this.kind = kind;
+  }
 
   /** Runs the reactor until `probe` says true; throws naming `what` after `timeoutMs`. */
   async until(what: string, probe: () => boolean, timeoutMs = 10_000): Promise<void> {
@@ -86,8 +100,12 @@ export class Rig {
     return peer;
   }
 
-  /** A connected pair; `kind` is an address to listen on, "unix" an abstract unix socket. */
-  async pair(kind: "127.0.0.1" | "::1" | "unix" = "127.0.0.1"): Promise<[Peer, Peer]> {
+  /**
+   * A connected pair; `kind` is an address to listen on, "unix" an abstract unix socket, "tls" TCP with a
+   * handshake behind it, the near end being the client.
+   */
+  async pair(kind: PairKind = this.kind): Promise<[Peer, Peer]> {
+    if (kind === "tls") return await this.#securedPair();
     let listenFd: number;
     let fd: number;
     if (kind === "unix") {
@@ -105,6 +123,17 @@ export class Rig {
     closeFd(listenFd);
     if (farFd < 0) throw new Error(`accept the test's connection: errno ${-farFd}`);
     return [near, this.peer(farFd)];
+  }
+
+  async #securedPair(): Promise<[Peer, Peer]> {
+    const [near, far] = await this.pair("127.0.0.1");
+    const [client, server] = tlsContexts();
+    near.stream.startTls(client);
+    far.stream.startTls(server);
+    await this.until("the handshake", () => near.secured !== null && far.secured !== null);
+    assert.is(near.secured, "");
+    assert.is(far.secured, "");
+    return [near, far];
   }
 
   close(): void {
@@ -126,6 +155,8 @@ export class Peer implements StreamOwner {
   ended: number | null = null;
   /** What onConnected() was given; null = not called. */
   connected: number | null = null;
+  /** What onSecured() was given, "" for success; null = not called. */
+  secured: string | null = null;
   readableCalls = 0;
   drainedCalls = 0;
   hangupCalls = 0;
@@ -154,6 +185,10 @@ export class Peer implements StreamOwner {
 
   onConnected(errno: number): void {
     this.connected = errno;
+  }
+
+  onSecured(problem: string | null): void {
+    this.secured = problem ?? "";
   }
 
   onHangup(): void {

@@ -5,13 +5,17 @@
 import { readdirSync } from "node:fs";
 import { assert, seededRandom, suite } from "../support/harness.ts";
 import { Errno } from "../../shared/sys/mod.ts";
+import { needs } from "../support/needs.ts";
 import { type Peer, resetOnClose, type Rig, withRig } from "./fixtures.ts";
+import { tlsContexts } from "./tls_fixtures.ts";
 
+needs("openssl");
 const test = suite("sys: random lives of streams");
 
 const SEEDS = [1, 2, 3];
 const STEPS = 4000;
 const PAIRS = 12;
+const kinds = ["unix", "127.0.0.1", "tls"] as const;
 
 /** The byte at a position of what one side says, so that order and place show. */
 function byteAt(position: number): number {
@@ -99,6 +103,8 @@ function openDescriptors(): number {
 
 for (const seed of SEEDS) {
   test(`Stream keeps its promises over ${STEPS} random steps (seed ${seed})`, async () => {
+    // Opens what OpenSSL keeps open.
+    tlsContexts();
     const before = openDescriptors();
     await withRig(async (rig) => {
       const random = seededRandom(seed);
@@ -109,7 +115,7 @@ for (const seed of SEEDS) {
       };
       let sides: Side[] = [];
       const addPair = async () => {
-        const [near, far] = await rig.pair(random() < 0.5 ? "unix" : "127.0.0.1");
+        const [near, far] = await rig.pair(kinds[below(kinds.length)]!);
         const [a, b] = [new Side(rig, near, fail), new Side(rig, far, fail)];
         a.other = b;
         b.other = a;
