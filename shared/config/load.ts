@@ -24,6 +24,7 @@ import {
 } from "./settings.ts";
 import { didYouMean } from "./suggest.ts";
 import type { UserSecret } from "./userlist.ts";
+import { tlsProblems } from "./tls.ts";
 import { MAX_USER_BYTES, parseUserlist } from "./userlist.ts";
 import type { Kind, Value } from "./values.ts";
 import { parseValue } from "./values.ts";
@@ -404,6 +405,9 @@ class Loader {
       listenPort,
     );
     this.#checkBus();
+    for (const [name, problem] of tlsProblems(this.#settings)) {
+      this.#problem(this.#placeOf(name), problem);
+    }
     if (this.#settings.defaultPoolSize === 0) {
       this.#warn(
         this.#placeOf("default_pool_size"),

@@ -18,6 +18,8 @@ export { databaseKeys, findSetting, settingKey, settingsTable, userKeys } from "
 export type { EntryKey, Setting, SettingName, Settings, Support } from "./settings.ts";
 export { renderReference, reportLines, showConfigRows } from "./show.ts";
 export type { ConfigRow } from "./show.ts";
+export { clientTlsPlan, requiresTls, serverTlsPlan } from "./tls.ts";
+export type { TlsPlan } from "./tls.ts";
 export { parseUserlist, secretKind } from "./userlist.ts";
 export type { SecretKind, Userlist, UserSecret } from "./userlist.ts";
 export { formatValue, parseValue } from "./values.ts";

@@ -106,7 +106,6 @@ const facility = oneOf(
 );
 const loadBalance = oneOf("round-robin", "disable");
 
-const NO_CLIENT_TLS: Extra = { instead: "this version has no TLS towards clients" };
 const NO_SHEDDING: Extra = { instead: "this version does not refuse work on overload" };
 const WINDOWS_SERVICE: Extra = { instead: "it names a Windows service in PgBouncer" };
 
@@ -127,15 +126,15 @@ export const settingsTable = [
   p("cancel_wait_timeout", "seconds", "10", "G", "reload", "works", "Seconds a cancel request may wait for its turn before it is dropped; 0 is for ever."),
   p("client_idle_timeout", "seconds", "0", "GU", "reload", "works", "Seconds after which a client that does nothing and listens to nothing is disconnected; 0 is never."),
   p("client_login_timeout", "seconds", "60", "G", "reload", "works", "Seconds a client has to finish its login; 0 is for ever."),
-  p("client_tls13_ciphers", "string", "", "G", "reload", "ignored", "Cipher suites of TLS 1.3 towards clients."),
-  p("client_tls_ca_file", "string", "", "G", "reload", "ignored", "PEM file of the authorities that sign client certificates."),
-  p("client_tls_cert_file", "string", "", "G", "reload", "ignored", "PEM file of the certificate shown to clients."),
-  p("client_tls_ciphers", "string", "default", "G", "reload", "ignored", "Ciphers up to TLS 1.2 towards clients."),
-  p("client_tls_dheparams", "string", "auto", "G", "reload", "ignored", "Diffie-Hellman parameters towards clients: none, auto or legacy."),
-  p("client_tls_ecdhcurve", "string", "auto", "G", "reload", "ignored", "Elliptic curve towards clients: none, auto or a name."),
-  p("client_tls_key_file", "string", "", "G", "reload", "ignored", "PEM file of the key of client_tls_cert_file."),
-  p("client_tls_protocols", "list", "secure", "G", "reload", "ignored", "TLS versions towards clients: tlsv1.0 to tlsv1.3, or all, secure, legacy."),
-  p("client_tls_sslmode", sslMode, "disable", "G", "reload", "refused", "Whether clients may or must use TLS; allow and prefer both mean: if the client asks.", NO_CLIENT_TLS),
+  p("client_tls13_ciphers", "string", "", "G", "reload", "works", "Cipher suites of TLS 1.3 towards clients."),
+  p("client_tls_ca_file", "string", "", "G", "reload", "works", "PEM file of the authorities that sign client certificates."),
+  p("client_tls_cert_file", "string", "", "G", "reload", "works", "PEM file of the certificate shown to clients."),
+  p("client_tls_ciphers", "string", "default", "G", "reload", "works", "Ciphers up to TLS 1.2 towards clients."),
+  p("client_tls_dheparams", oneOf("none", "auto", "legacy"), "auto", "G", "reload", "works", "Diffie-Hellman parameters towards clients: none, auto or legacy."),
+  p("client_tls_ecdhcurve", "string", "auto", "G", "reload", "works", "Elliptic curve towards clients: none, auto or a name."),
+  p("client_tls_key_file", "string", "", "G", "reload", "works", "PEM file of the key of client_tls_cert_file."),
+  p("client_tls_protocols", "list", "secure", "G", "reload", "works", "TLS versions towards clients: tlsv1.0 to tlsv1.3, or all, secure, legacy."),
+  p("client_tls_sslmode", sslMode, "disable", "G", "reload", "works", "Whether clients may or must use TLS; allow and prefer both mean: if the client asks."),
   p("conffile", "string", "", "G", "reload", "refused", "File that the next RELOAD reads.", { instead: "RELOAD reads the file named at start" }),
   p("default_pool_size", "int", "20", "G", "reload", "works", "Server connections of one (database, user) pool."),
   p("disable_pqexec", "bool", "0", "G", "start", "refused", "Whether the simple query protocol is refused."),

@@ -25,7 +25,8 @@ export {
 } from "./reactor.ts";
 export { type Timer } from "./timers.ts";
 export { Stream, type StreamOwner } from "./stream.ts";
-export { TlsContext, TlsError, type TlsOptions, TlsSession, type TlsVersion } from "./tls.ts";
+export { TlsContext, type TlsOptions, TlsSession, type TlsVersion } from "./tls.ts";
+export { openSslProblem, TlsError } from "./openssl.ts";
 export { type SocketAddress } from "./address.ts";
 export {
   accept,

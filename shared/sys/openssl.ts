@@ -160,7 +160,22 @@ const sslSignatures: Readonly<Record<keyof Ssl, ForeignSignature>> = {
 
 let opened: OpenSsl | null = null;
 
-/** Throws an Error that says what is missing. */
+/** A context that cannot be made; the message names what is wrong, a setting for the most part. */
+export class TlsError extends Error {
+  override readonly name = "TlsError";
+}
+
+/** What keeps TLS from being used at all, or null. */
+export function openSslProblem(): string | null {
+  try {
+    openSsl();
+    return null;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+/** Throws TlsError when the libraries are not there. */
 export function openSsl(): OpenSsl {
   if (opened !== null) return opened;
   try {
@@ -169,7 +184,7 @@ export function openSsl(): OpenSsl {
     opened = { ...crypto, ...ssl } as unknown as OpenSsl;
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new Error(`load OpenSSL: ${reason}; TLS needs libssl.so.3 and libcrypto.so.3`);
+    throw new TlsError(`load OpenSSL: ${reason}; TLS needs libssl.so.3 and libcrypto.so.3`);
   }
   return opened;
 }

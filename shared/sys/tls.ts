@@ -12,7 +12,7 @@ import type { Pointer } from "./foreign.ts";
 import { lastErrno } from "./libc.ts";
 import { NativeBuffer } from "./native_buffer.ts";
 import * as ossl from "./openssl.ts";
-import { cString, type OpenSsl, openSsl, takeError } from "./openssl.ts";
+import { cString, type OpenSsl, openSsl, takeError, TlsError } from "./openssl.ts";
 import { EPOLLIN, EPOLLOUT } from "./reactor.ts";
 
 export const tlsVersions = ["tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3"] as const;
@@ -40,11 +40,6 @@ export interface TlsOptions {
   readonly groups: string;
   /** Finite-field Diffie-Hellman: none, by the key's strength, 1024 bits. */
   readonly dh: "none" | "auto" | "legacy";
-}
-
-/** A context that cannot be made; the message names the setting. */
-export class TlsError extends Error {
-  override readonly name = "TlsError";
 }
 
 /** Steps of handshakes per batch of events: each may take a millisecond, and others want to be served. */
@@ -112,7 +107,7 @@ export class TlsContext {
   #batch = 0;
   #steps = 0;
 
-  /** Reads the files. Throws TlsError; an Error when there is no OpenSSL. */
+  /** Reads the files. Throws TlsError, also when there is no OpenSSL. */
   constructor(options: TlsOptions) {
     const lib = openSsl();
     this.options = options;

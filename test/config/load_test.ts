@@ -164,7 +164,7 @@ listen_port = 99999
 query_wait_timeout = 5min
 auth_type = hba
 auth_file = users.txt
-client_tls_sslmode = require
+client_tls_protocols = tlsv9
 console_listen = x
 verbose = 1 ; more
 nonsense
@@ -179,7 +179,7 @@ nonsense
     `main.ini:10: listen_port: "99999" is not a whole number from 1 to 65535`,
     `main.ini:11: query_wait_timeout: "5min" is not a number of seconds, without a unit, from 0 to 1000000000`,
     `main.ini:12: auth_type = "hba" is not supported: this version has any, trust, plain, md5 and scram-sha-256`,
-    `main.ini:14: client_tls_sslmode = "require" is not supported: this version has no TLS towards clients`,
+    `main.ini:14: client_tls_protocols names no TLS versions: wanted versions from tlsv1.0 to tlsv1.3, or all, secure, legacy`,
     `main.ini:16: verbose: "1 ; more" is not a whole number from 0 to 2147483647, and comments have lines of their own`,
     `main.ini:17: no "=" in the line: "key = value", a section or a comment is wanted`,
     `main.ini:2: database "shop": unrecognized connection parameter: prot, did you mean "port"`,
@@ -218,7 +218,7 @@ const verdicts: readonly (readonly [string, string])[] = [
   ["client_tls_sslmode = disable", ""],
   [
     "client_tls_sslmode = allow",
-    `error client_tls_sslmode = "allow" is not supported: this version has no TLS towards clients`,
+    "error To allow TLS connections from clients, client_tls_key_file and client_tls_cert_file must be set",
   ],
   ["server_tls_sslmode = disable", ""],
   [

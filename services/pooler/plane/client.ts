@@ -4,13 +4,7 @@
 // unprocessed input is kept, bounded by one receive; it is closed exactly once.
 
 import type { PoolMode } from "../../../shared/config/mod.ts";
-import {
-  Errno,
-  errnoText,
-  type SocketAddress,
-  Stream,
-  type StreamOwner,
-} from "../../../shared/sys/mod.ts";
+import { Errno, type SocketAddress, Stream, type StreamOwner } from "../../../shared/sys/mod.ts";
 import { Frontend, frontendFrameProblem, readInt32 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientGate } from "./client_gate.ts";
@@ -165,6 +159,10 @@ export class ClientSession implements StreamOwner, Waiter {
 
   onConnected(_errno: number): void {}
 
+  onSecured(problem: string | null): void {
+    this.login?.onSecured(problem);
+  }
+
   onReadable(): void {
     // Who does not take its answers is asked for no more questions. The console sees to it itself.
     if (this.stream.pending > 0 && this.console === null) {
@@ -244,7 +242,7 @@ export class ClientSession implements StreamOwner, Waiter {
       this.stream.pause(false);
       return;
     }
-    this.close(result === 0 ? "client unexpected eof" : errnoText(-result));
+    this.close(result === 0 ? "client unexpected eof" : this.stream.reasonOf(-result));
   }
 
   // --- login and console: whole messages, not hot

@@ -47,6 +47,7 @@ const trialMs = 3000;
 const utf8 = new TextEncoder();
 const lossy = new TextDecoder();
 const no = Uint8Array.of(0x4e);
+const yes = Uint8Array.of(0x53);
 const tlsHandshake = 0x16;
 
 type Step =
@@ -96,7 +97,7 @@ export class ClientLogin {
     while (at < end) {
       if (this.#step.at === "initial") {
         if (bytes[at] === tlsHandshake) {
-          this.#client.close("direct TLS, but TLS is not enabled");
+          this.#client.close("unexpected TLS handshake: TLS is not enabled, or not asked for");
           return end;
         }
         if (end - at < 4) return at;
@@ -164,7 +165,7 @@ export class ClientLogin {
           return;
         }
         step[packet.kind] = true;
-        this.#client.stream.sendBytes(no);
+        if (packet.kind === "gss" || !this.#startTls()) this.#client.stream.sendBytes(no);
         return;
       }
       case "cancel":
@@ -179,10 +180,36 @@ export class ClientLogin {
     }
   }
 
+  /** Answers a request for TLS, if the client gets it. */
+  #startTls(): boolean {
+    const { stream, plane } = this.#client;
+    const context = plane.tls.client;
+    if (context === null || this.#unixSocket || stream.tls !== null) return false;
+    if (stream.sendBytes(yes) === 0) stream.startTls(context);
+    else this.#client.close("client does not take the answer to its SSL request");
+    return true;
+  }
+
+  /** The handshake is over; `problem`: it has failed. */
+  onSecured(problem: string | null): void {
+    const client = this.#client;
+    const step = this.#step;
+    if (problem !== null) {
+      client.closeAfterFlush(`TLS handshake failed: ${problem}`);
+    } else if (step.at === "initial" && !step.ssl && client.stream.tls?.hasAlpn !== true) {
+      // Without it a browser could be made to speak to a database.
+      client.close('direct TLS without the protocol (ALPN) "postgresql"');
+    }
+  }
+
   #onStartup(startup: Startup): void {
     const client = this.#client;
     const plane = client.plane;
     const { packet } = startup;
+    if (plane.tls.clientRequired && client.stream.tls === null && !this.#unixSocket) {
+      this.#refuse(refusals.tlsRequired);
+      return;
+    }
     if (startup.refusal !== null) {
       this.#refuse(startup.refusal);
       return;

@@ -50,6 +50,7 @@ import { StatementMemory } from "./statement_memory.ts";
 import { PoolStats } from "./stats.ts";
 import { Texts } from "./texts.ts";
 import { Timeouts } from "./timeouts.ts";
+import { PlaneTls } from "./tls.ts";
 import { UserLookups } from "./user_lookup.ts";
 
 const sweepMs = 100;
@@ -78,6 +79,7 @@ export class Plane {
   readonly startups: StartupReader;
   readonly tracksStatements: boolean;
   readonly statementMemory = new StatementMemory();
+  readonly tls: PlaneTls;
   readonly mockKey: Uint8Array;
   readonly startedAt: number;
   readonly budget: Budget;
@@ -130,6 +132,7 @@ export class Plane {
     this.settings = start.config.settings;
     this.seat = start.seat;
     this.version = start.version;
+    this.tls = new PlaneTls(this.settings, (message) => control.log("warning", message));
     this.mockKey = start.mockKey;
     this.tracker = new ParameterTracker(this.settings.trackExtraParameters);
     this.startups = new StartupReader(this.tracker, this.settings);
@@ -286,6 +289,7 @@ export class Plane {
 
   onAccepted(fd: number, unixSocket: boolean): void {
     const client = new ClientSession(this, fd, unixSocket);
+    if (this.tls.client !== null && !unixSocket) client.stream.expectTls(this.tls.client);
     this.clients.add(client);
     this.loggingIn.add(client);
     if (this.settings.verbose > 0) {

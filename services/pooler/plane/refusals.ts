@@ -40,6 +40,11 @@ export const refusals = {
     code: "28P01",
     message: "client selected an invalid SASL authentication mechanism",
   },
+  tlsRequired: {
+    code: "28000",
+    message: "SSL required",
+    hint: "Connect with sslmode=require: client_tls_sslmode lets nobody in without TLS",
+  },
   noSuchUser: { code: "28P01", message: "no such user" },
   loginTimeout: { code: "08006", message: "client_login_timeout" },
   lookupTimeout: {

@@ -41,6 +41,7 @@ const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 const resumeBelow = 1024;
 
 const terminate = terminateMessage();
+const closedByServer = "server closed the connection";
 /** A query of the pooler's on a server. */
 export interface OwnQuery {
   /** Called with the tag of each of its commands. */
@@ -181,7 +182,7 @@ export class ServerConnection implements StreamOwner {
     const received = this.stream.recv(arena.memory, IN_AT, IN_SIZE);
     if (received <= 0) {
       if (received !== -Errno.EAGAIN) {
-        this.onBroken(received === 0 ? "server closed the connection" : errnoText(-received));
+        this.onBroken(received === 0 ? closedByServer : this.stream.reasonOf(-received));
       }
       return;
     }
@@ -216,7 +217,7 @@ export class ServerConnection implements StreamOwner {
   }
 
   onHangup(): void {
-    this.onBroken("server closed the connection");
+    this.onBroken(closedByServer);
   }
 
   /** The connection is lost or unusable: its client is told, and the slot is free again. */

@@ -1,7 +1,7 @@
 // Entry of the data-plane thread: its reactor runs from the start, the plane when the configuration
 // has come. Nothing else happens here.
 
-import { Reactor, SysError, threadPort } from "../../../shared/sys/mod.ts";
+import { Reactor, SysError, threadPort, TlsError } from "../../../shared/sys/mod.ts";
 import type { ToControl, ToPlane } from "../messages.ts";
 import { ControlLink } from "./control_link.ts";
 import { Plane } from "./plane.ts";
@@ -22,7 +22,7 @@ port.onMessage = (posted) => {
     plane = new Plane(reactor, control, message);
     post({ type: "ready", addresses: plane.start() });
   } catch (error) {
-    if (!(error instanceof SysError)) throw error;
+    if (!(error instanceof SysError) && !(error instanceof TlsError)) throw error;
     post({ type: "failed", message: error.message });
   }
 };

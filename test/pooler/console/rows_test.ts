@@ -205,7 +205,7 @@ tests("SHOW SERVERS names each server's state, user and address", () => {
 tests("SHOW ACTIVE_SOCKETS shows those that hold bytes", () => {
   const plane = planeWithServers();
   plane.clients.add(fakeClient({ id: 20 }));
-  plane.clients.add(fakeClient({ id: 21, stream: { fd: 1, pending: 9 } }));
+  plane.clients.add(fakeClient({ id: 21, stream: { fd: 1, pending: 9, tls: null } }));
   plane.clients.add(fakeClient({ id: 22, buffered: 5 }));
   const [shop] = plane.pools.values();
   (shop!.servers as Set<unknown>).add(fakeServer({ id: 23, buffered: 1 }));
@@ -344,7 +344,7 @@ tests("SHOW USERS shows users of the files, the pools and the clients", () => {
 
 tests("SHOW LISTS and SHOW MEM count what there is", () => {
   const plane = planeWithServers();
-  plane.clients.add(fakeClient({ stream: { fd: 1, pending: 5 } })).add(fakeClient());
+  plane.clients.add(fakeClient({ stream: { fd: 1, pending: 5, tls: null } })).add(fakeClient());
   plane.loggingIn.add(fakeClient());
   plane.openServers = 5;
   plane.hosts.set("db.example", { addresses: ["10.0.0.5"], until: now + 1 });

@@ -92,7 +92,7 @@ function socketRow(moment: Moment, shared: Shared, detailed: boolean): Row {
     pointer(shared.self),
     pointer(shared.link),
     shared.remotePid,
-    "",
+    stream?.tls?.info ?? "",
     name,
     shared.prepared,
     shared.self.id,

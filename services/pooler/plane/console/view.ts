@@ -11,6 +11,8 @@ export interface StreamView {
   readonly fd: number;
   /** Bytes that wait to be sent. */
   readonly pending: number;
+  /** Version and cipher; null: not encrypted. */
+  readonly tls: { readonly info: string } | null;
 }
 
 export interface ClientView {
