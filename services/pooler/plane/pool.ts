@@ -23,6 +23,7 @@ import type { ClientSession } from "./client.ts";
 import type { ClientLogin } from "./client_login.ts";
 import type { Credential } from "./credentials.ts";
 import { failureOf, LoginRetry, verdictOf, withHint } from "./login_retry.ts";
+import { loginNotice } from "./notices.ts";
 import { Dialects, type Extra, type ParameterSet, sameValues, spelledName } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -104,6 +105,8 @@ export class Pool implements LeaseOwner, ServerOwner {
   /** With room for keys of 3.0, and for those of 3.2. */
   readonly #greetings = new Map<ParameterSet, Uint8Array>();
   readonly #longGreetings = new Map<ParameterSet, Uint8Array>();
+  /** login_notify_message in them. */
+  #greetingNotice = "";
   #versionRefusedUntil = 0;
   /** Parameter sets that a server of this pool has accepted, and how it spells them. */
   #accepted = new WeakMap<ParameterSet, ParameterSet>();
@@ -341,8 +344,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     // With other defaults the same words may be spelled differently: a DateStyle without an order.
     this.#accepted = new WeakMap();
     this.#spellings.clear();
-    this.#greetings.clear();
-    this.#longGreetings.clear();
+    this.#forgetGreetings();
     this.welcome = new Map(parameters);
     this.defaults = session.defaults;
     this.dialects.renew(session.defaults);
@@ -392,6 +394,11 @@ export class Pool implements LeaseOwner, ServerOwner {
    */
   greetingFor(client: ClientSession): Uint8Array {
     const { secret } = client;
+    const { loginNotifyMessage } = this.plane.settings;
+    if (loginNotifyMessage !== this.#greetingNotice) {
+      this.#greetingNotice = loginNotifyMessage;
+      this.#forgetGreetings();
+    }
     const greetings = secret.length > 4 ? this.#longGreetings : this.#greetings;
     let greeting = greetings.get(client.parameters);
     if (greeting === undefined) {
@@ -402,8 +409,8 @@ export class Pool implements LeaseOwner, ServerOwner {
         const own = index < 0 ? reports?.get(name) : client.parameters.values[index];
         messages.push(parameterStatus(name, own ?? value));
       }
-      const key = backendKeyData(0, secret);
-      greeting = concatBytes(authenticationOk(), ...messages, key, readyForQuery("I"));
+      messages.push(loginNotice(loginNotifyMessage), backendKeyData(0, secret));
+      greeting = concatBytes(authenticationOk(), ...messages, readyForQuery("I"));
       if (greetings.size >= greetingsMax) greetings.clear();
       greetings.set(client.parameters, greeting);
     }
@@ -411,6 +418,11 @@ export class Pool implements LeaseOwner, ServerOwner {
     writeInt32(greeting, secretAt - 4, client.processId);
     greeting.set(secret, secretAt);
     return greeting;
+  }
+
+  #forgetGreetings(): void {
+    this.#greetings.clear();
+    this.#longGreetings.clear();
   }
 
   /** The minor version of protocol 3 that its servers are asked for. */

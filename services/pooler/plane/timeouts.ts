@@ -4,6 +4,7 @@
 import type { Config } from "../../../shared/config/mod.ts";
 import { ClientSession } from "./client.ts";
 import { isOver, LimitTable, overdueWork } from "./deadlines.ts";
+import { queuedNotice } from "./notices.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
 import { refusals } from "./refusals.ts";
@@ -12,11 +13,11 @@ import { statusIdle } from "./server_state.ts";
 
 /** Idle clients that are disconnected in one sweep: more would hold up those that are at work. */
 const disconnectsMax = 500;
-
 export class Timeouts {
   readonly #plane: Plane;
   #config: Config;
   #limits: LimitTable;
+  #sweptAt = -Infinity;
   /** No client has been idle for too long before that. */
   #idleDueAt = 0;
   /** Since when servers were seen at rest in an open cycle, and which request was their last one then. */
@@ -41,9 +42,11 @@ export class Timeouts {
       if (this.#limits.limitsWork) this.#sweepWork(pool, now);
     }
     if (now >= this.#idleDueAt) this.#sweepIdle(now);
+    this.#sweptAt = now;
   }
 
   #sweepQueue(pool: Pool, now: number): void {
+    const { queryWaitNotifyMs } = this.#config.settings;
     let waiter = pool.firstWaiter;
     while (waiter !== null) {
       const next: Waiter | null = waiter.nextWaiter;
@@ -52,6 +55,14 @@ export class Timeouts {
       const queryMs = waiter instanceof ClientSession ? this.#limits.of(waiter.user).queryMs : 0;
       if (isOver(queryMs, since, now)) waiter.fail(refusals.queuedQueryTimeout);
       else if (isOver(pool.waitTimeoutMs(waiter), since, now)) waiter.fail(pool.queueRefusal());
+      else if (
+        isOver(queryWaitNotifyMs, since, now) && !isOver(queryWaitNotifyMs, since, this.#sweptAt)
+      ) {
+        // Only once it is logged in: before, drivers take a notice for a broken login.
+        if (waiter instanceof ClientSession && waiter.login === null) {
+          waiter.stream.sendBytes(queuedNotice);
+        }
+      }
       waiter = next;
     }
   }

@@ -16,6 +16,7 @@ import {
 import type { ClientSession } from "./client.ts";
 import type { DirectSlots } from "./direct_slots.ts";
 import { withHint } from "./login_retry.ts";
+import { loginNotice } from "./notices.ts";
 import type { Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { ServerConnection } from "./server.ts";
@@ -100,9 +101,10 @@ export class Tunnel implements ServerOwner, ServerConsumer {
     client.plane.giveKey(client);
     client.plane.logServer(server, "new connection to server");
     const reports = [...parameters].map(([name, value]) => parameterStatus(name, value));
+    const notice = loginNotice(client.plane.settings.loginNotifyMessage);
     const key = backendKeyData(client.processId, client.secret);
     client.login?.enterTunnel(
-      concatBytes(authenticationOk(), ...reports, key, readyForQuery("I")),
+      concatBytes(authenticationOk(), ...reports, notice, key, readyForQuery("I")),
     );
   }
 
