@@ -16,7 +16,7 @@ import {
   type WorkerState,
 } from "../../shared/bus/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
-import type { HostProcess } from "../../shared/host/mod.ts";
+import { type HostOptions, type HostProcess, rereadConfig } from "../../shared/host/mod.ts";
 import type { Report } from "../../shared/ledger/mod.ts";
 import {
   bootId,
@@ -29,6 +29,7 @@ import {
 } from "../../shared/sys/mod.ts";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { saltedPassword } from "../../shared/wire/mod.ts";
+import { type Command, done, type Outcome, refused } from "./command.ts";
 import { LocalBudget } from "./local_budget.ts";
 import { Gauge, gaugeCount, type PoolBackends, type ToControl, type ToPlane } from "./messages.ts";
 import type { FleetSeat } from "./seat.ts";
@@ -41,11 +42,17 @@ const watchSupervisorMs = 100;
 /** Who counts backends may have been restarted, and knows nothing of those that do not change. */
 const backendsMs = 5000;
 
+const reloadFailed = {
+  code: "F0000",
+  message: "RELOAD failed, see logs for additional details",
+};
+
 export class Control {
-  readonly #config: Config;
+  #config: Config;
   readonly #seat: FleetSeat;
   /** null in a fleet. */
   readonly #host: HostProcess | null;
+  readonly #options: HostOptions;
   readonly #logger: Logger;
   readonly #gauges = new Int32Array(new SharedArrayBuffer(4 * gaugeCount));
   readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
@@ -62,8 +69,15 @@ export class Control {
   #exit: (code: number) => void = () => {};
   readonly #timers: ReturnType<typeof setInterval>[] = [];
 
-  constructor(config: Config, seat: FleetSeat, host: HostProcess | null, logger: Logger) {
+  constructor(
+    config: Config,
+    seat: FleetSeat,
+    host: HostProcess | null,
+    options: HostOptions,
+    logger: Logger,
+  ) {
     this.#config = config;
+    this.#options = options;
     this.#seat = seat;
     this.#host = host;
     this.#logger = logger;
@@ -104,10 +118,9 @@ export class Control {
     process.on("SIGINT", drain);
     process.on("SIGQUIT", () => this.#stopNow());
     process.on("SIGHUP", () => {
+      this.#logger.info("got SIGHUP, re-reading config");
       this.#reopenLog();
-      const what = "got SIGHUP: a worker reads its configuration at the start only";
-      const limits = this.#localBudget === null ? "; new limits come from the coordinator" : "";
-      this.#logger.warning(what + limits);
+      this.#reload();
     });
     const { supervisorPid } = this.#seat;
     if (supervisorPid === 0) return;
@@ -129,6 +142,45 @@ export class Control {
   #stopNow(): void {
     if (this.#thread === null) this.#exit(0);
     this.#tell({ type: "stop" });
+  }
+
+  // --- changes while it runs
+
+  /** A file with problems changes nothing; false then, and the log says why. */
+  #reload(): boolean {
+    const config = rereadConfig(this.#config, this.#options, this.#logger);
+    if (config === null) return false;
+    try {
+      this.#host?.configureLog(config);
+    } catch (error) {
+      this.#logger.error(`reload: ${(error as Error).message}, nothing is changed`);
+      return false;
+    }
+    this.#takeConfig(config);
+    this.#logger.info("configuration reloaded", { file: config.path });
+    return true;
+  }
+
+  /** New settings take effect: the one place where all of a worker hears of them. */
+  #takeConfig(config: Config): void {
+    this.#config = config;
+    this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
+    // The plane first: what it holds by the former limits it gives up by the new ones.
+    this.#tell({ type: "config", config });
+    this.#localBudget?.setConfig(config);
+    this.#announce();
+  }
+
+  #onCommand(id: number, command: Command, user: string): void {
+    this.#logger.info(`${command.kind.toUpperCase()} command issued by "${user}"`);
+    this.#tell({ type: "commanded", id, outcome: this.#carryOut(command) });
+  }
+
+  #carryOut(command: Command): Outcome {
+    switch (command.kind) {
+      case "reload":
+        return this.#reload() ? done : refused(reloadFailed);
+    }
   }
 
   // --- the data plane
@@ -197,6 +249,11 @@ export class Control {
       case "reports":
         if (this.#localBudget !== null) this.#localBudget.onReports(message.reports);
         else this.#report(message.reports);
+        return;
+      case "command":
+        this.#onCommand(message.id, message.command, message.user);
+        return;
+      case "abandon":
         return;
       case "backends":
         this.#backends = message.pools;

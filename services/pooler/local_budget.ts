@@ -2,18 +2,20 @@
 // of those in the file (`budget_mode = static`, or a worker without a fleet). It answers at once.
 
 import type { Config } from "../../shared/config/mod.ts";
-import { type Grant, leafRules, Ledger, type Report } from "../../shared/ledger/mod.ts";
+import { type Grant, leafRules, Ledger, type Part, type Report } from "../../shared/ledger/mod.ts";
 
 export class LocalBudget {
   readonly #ledger: Ledger;
+  readonly #part: Part;
   readonly #onGrant: (grant: Grant) => void;
 
   constructor(
     config: Config,
-    part: { readonly index: number; readonly count: number },
+    part: Part,
     onGrant: (grant: Grant) => void,
   ) {
     this.#onGrant = onGrant;
+    this.#part = part;
     this.#ledger = new Ledger({
       epoch: 1,
       rules: leafRules(config, part),
@@ -27,6 +29,16 @@ export class LocalBudget {
   onReports(reports: readonly Report[]): void {
     const now = performance.now();
     for (const report of reports) this.#ledger.report(report, now);
+    this.#decide(now);
+  }
+
+  setConfig(config: Config): void {
+    const now = performance.now();
+    this.#ledger.setRules(leafRules(config, this.#part), now);
+    this.#decide(now);
+  }
+
+  #decide(now: number): void {
     for (const { grant } of this.#ledger.decide(now)) this.#onGrant(grant);
   }
 }

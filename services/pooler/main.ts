@@ -39,7 +39,7 @@ export async function runPooler(
   try {
     host?.open();
     if (seat === null) { for (const warning of warnings) logger.warning(problemText(warning)); }
-    return await new Control(config, seat ?? loneSeat(), host, logger).run();
+    return await new Control(config, seat ?? loneSeat(), host, options, logger).run();
   } catch (error) {
     if (!(error instanceof HostFailure)) throw error;
     logger.fatal(error.message);

@@ -3,6 +3,7 @@
 import type { Config } from "../../shared/config/mod.ts";
 import type { CancelOutcome } from "../../shared/bus/mod.ts";
 import type { Grant, Report } from "../../shared/ledger/mod.ts";
+import type { Command, Outcome } from "./command.ts";
 
 /** Where this worker stands in its fleet. */
 export interface Seat {
@@ -44,6 +45,10 @@ export type ToPlane =
   | { type: "leader"; epoch: number }
   /** The bus is back: what was reported while it was lost is not known. */
   | { type: "refresh" }
+  /** The configuration was read again, or changed from the console: what to go by from now on. */
+  | { type: "config"; config: Config }
+  /** What became of a command of the console. */
+  | { type: "commanded"; id: number; outcome: Outcome }
   | { type: "drain" }
   | { type: "stop" };
 
@@ -76,6 +81,10 @@ export type ToControl =
   | { type: "routeCancel"; id: number; workerId: number; processId: number; secret: Uint8Array }
   | { type: "cancelOutcome"; id: number; outcome: CancelOutcome }
   | { type: "reports"; reports: readonly Report[] }
+  /** A client of the console gave a command. */
+  | { type: "command"; id: number; command: Command; user: string }
+  /** Who gave it has left, or cancels it: nobody waits for its outcome. */
+  | { type: "abandon"; id: number }
   /** All backends of this worker; only where somebody counts them. */
   | { type: "backends"; pools: readonly PoolBackends[] }
   /** It takes no new clients: told to, by control or from the console. */

@@ -9,7 +9,7 @@ import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
 import { type Config, loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
-import { HostFailure, HostProcess, withOptions } from "../../shared/host/mod.ts";
+import { HostFailure, HostProcess, rereadConfig, withOptions } from "../../shared/host/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
 import type { UpCommand } from "./arguments.ts";
@@ -83,6 +83,7 @@ export class Up {
   /** null until a configuration is loaded. */
   #host: HostProcess | null = null;
   #logger: Logger = createLogger({ component: "supervisor", level: "info", format: "text" });
+  #config: Config | null = null;
   #postgres: LocalPostgres | null = null;
   #hostBus: HostBus | null = null;
   /** null in budget_mode static. */
@@ -139,22 +140,35 @@ export class Up {
     this.#end(0);
   }
 
-  /** SIGHUP: the workers and the coordinator read their configuration again. */
+  /** SIGHUP: the workers and the coordinator read their configuration again, if there is nothing wrong with it. */
   reload(): void {
+    this.#logger.info("got SIGHUP, re-reading config");
     try {
       this.#host?.reopenLog();
     } catch (error) {
       this.#logger.error((error as Error).message);
     }
+    if (this.#config === null) return;
+    const config = rereadConfig(this.#config, this.#command.options, this.#logger);
+    if (config === null) return;
+    try {
+      this.#host?.configureLog(config);
+    } catch (error) {
+      this.#logger.error(`reload: ${(error as Error).message}, nothing is changed`);
+      return;
+    }
+    this.#config = config;
+    this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
     this.#coordinator?.reload();
     const reached = this.#fleet?.reload() ?? 0;
-    this.#logger.info(`got SIGHUP, passed on to ${reached} workers`);
+    this.#logger.info(`configuration checked, SIGHUP is passed on to ${reached} workers`);
   }
 
   /** Returns the ready text. */
   async #start(): Promise<string> {
     const { file } = this.#command;
     const config = file === null ? await this.#generateConfig() : await this.#readConfig(file);
+    this.#config = config;
     const workers = workerCount(this.#command, config, availableParallelism());
     const runtime = this.#command.runtime ?? config.settings.runtime;
     if (config.settings.budgetMode === "static") {

@@ -14,6 +14,7 @@ export { readIni } from "./ini.ts";
 export type { Ini, IniEntry, IniSection } from "./ini.ts";
 export { problemText } from "./problem.ts";
 export type { Problem } from "./problem.ts";
+export { type Reloaded, reloaded, sameConnection } from "./reload.ts";
 export { databaseKeys, findSetting, settingKey, settingsTable, userKeys } from "./settings.ts";
 export type { EntryKey, Setting, SettingName, Settings, Support } from "./settings.ts";
 export { renderReference, reportLines, showConfigRows } from "./show.ts";

@@ -1,4 +1,5 @@
 // The door of the folder that deals with a process as its host sees it: log, pidfile, user, daemon.
 
 export { isInBackground, runInBackground } from "./background.ts";
+export { rereadConfig } from "./reread.ts";
 export { HostFailure, type HostOptions, HostProcess, withOptions } from "./host_process.ts";

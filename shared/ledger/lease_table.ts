@@ -35,7 +35,7 @@ export class LeaseTable {
   readonly incarnation: number;
   /** may be changed: the configuration was read again */
   leaseMs: number;
-  readonly #rules: LeafRules;
+  #rules: LeafRules;
   readonly #leases = new Map<string, Lease>();
   readonly #dirty = new Set<Lease>();
   /** reported, and no answer yet */
@@ -78,6 +78,14 @@ export class LeaseTable {
   /** No contact for a lease or longer. */
   lapsed(now: number): boolean {
     return now - this.#contactAt >= this.leaseMs;
+  }
+
+  /** The configuration was read again. That nothing limits a leaf any more is for the coordinator to say. */
+  setRules(rules: LeafRules): void {
+    this.#rules = rules;
+    for (const lease of this.#leases.values()) {
+      if (!this.#isFree(lease.leaf)) lease.unlimited = false;
+    }
   }
 
   leases(): Iterable<Lease> {

@@ -29,6 +29,8 @@ const root = resolve(import.meta.dirname!, "../..");
 
 export class Pgweir extends Pooler {
   readonly supervised: boolean;
+  /** What is added to each ini that is not given as text. */
+  readonly #defaults: Ini;
 
   constructor(
     process: ManagedProcess,
@@ -36,11 +38,27 @@ export class Pgweir extends Pooler {
     dir: string,
     iniFile: string,
     supervised: boolean,
+    defaults: Ini,
   ) {
     super(process, port, dir, iniFile);
+    this.#defaults = defaults;
     this.supervised = supervised;
     // The supervisor goes first, so that it starts nothing again.
     if (supervised) atExit(() => this.#kill());
+  }
+
+  /** Writes its file anew; it takes effect when it is reloaded. Text is used as it is. */
+  rewrite(ini: Ini | string): void {
+    const text = typeof ini === "string" ? ini : iniText(withDefaults(ini, this.#defaults));
+    writeFileSync(this.iniFile, text);
+  }
+
+  /** Writes the users of its auth_file anew. */
+  rewriteUsers(users: Readonly<Record<string, string>> | string): void {
+    writeFileSync(
+      join(this.dir, "userlist.txt"),
+      typeof users === "string" ? users : userlistText(users),
+    );
   }
 
   workerPids(): number[] {
@@ -83,20 +101,17 @@ export async function startPgweir(options: PgweirOptions): Promise<Pgweir> {
   const iniFile = join(dir, "pgweir.ini");
   const users = options.userlist ?? DEFAULT_USERS;
   writeFileSync(join(dir, "userlist.txt"), typeof users === "string" ? users : userlistText(users));
-  if (typeof options.ini === "string") {
-    writeFileSync(iniFile, options.ini);
-  } else {
-    const own: Record<string, string | number> = supervised
-      ? {
-        workers: options.workers!,
-        // The supervisor's own choice for its services is not the runtime it runs on itself.
-        runtime: options.runtime ?? runtimeName,
-        console_listen: `127.0.0.1:${await freePort()}`,
-      }
-      : {};
-    const defaults: Ini = { databases: {}, pgbouncer: defaultSettings(port, dir), pgweir: own };
-    writeFileSync(iniFile, iniText(withDefaults(options.ini, defaults)));
-  }
+  const own: Record<string, string | number> = supervised
+    ? {
+      workers: options.workers!,
+      // The supervisor's own choice for its services is not the runtime it runs on itself.
+      runtime: options.runtime ?? runtimeName,
+      console_listen: `127.0.0.1:${await freePort()}`,
+    }
+    : {};
+  const defaults: Ini = { databases: {}, pgbouncer: defaultSettings(port, dir), pgweir: own };
+  const { ini } = options;
+  writeFileSync(iniFile, typeof ini === "string" ? ini : iniText(withDefaults(ini, defaults)));
   const server = await ManagedProcess.launch({
     command: [
       ...runtimeCommand(options.runtime),
@@ -107,7 +122,7 @@ export async function startPgweir(options: PgweirOptions): Promise<Pgweir> {
     cwd: dir,
     environment: { ...process.env as Record<string, string>, ...options.environment },
   });
-  const pgweir = new Pgweir(server, port, dir, iniFile, supervised);
+  const pgweir = new Pgweir(server, port, dir, iniFile, supervised, defaults);
   await server.ready(
     "pgweir to be ready",
     () => saysReady(server, supervised),

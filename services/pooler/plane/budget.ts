@@ -4,6 +4,7 @@
 // Invariants: a slot is taken before what it is for is opened, and given back when that has ended at
 // the other side too; without contact leases only shrink, see shared/ledger.
 
+import type { Config } from "../../../shared/config/mod.ts";
 import { type Grant, leafRules, type Lease, LeaseTable } from "../../../shared/ledger/mod.ts";
 import type { Plane } from "./plane.ts";
 
@@ -28,6 +29,7 @@ export class Budget {
   readonly #plane: Plane;
   readonly #refreshMs: number;
   readonly #table: LeaseTable;
+  readonly #retired = new Set<Lease>();
   readonly #owners = new Map<Lease, LeaseOwner>();
   #tokens = burst;
   #tokensAt = 0;
@@ -48,7 +50,18 @@ export class Budget {
   lease(leaf: string, owner: LeaseOwner): Lease {
     const lease = this.#table.lease(leaf);
     this.#owners.set(lease, owner);
+    this.#retired.delete(lease);
     return lease;
+  }
+
+  /** The owner has no more use for the lease: it is forgotten when nothing of it is left. */
+  retire(lease: Lease): void {
+    this.#retired.add(lease);
+  }
+
+  /** The configuration has changed. */
+  setRules(config: Config): void {
+    this.#table.setRules(leafRules(config));
   }
 
   get leases(): Iterable<Lease> {
@@ -104,6 +117,11 @@ export class Budget {
   sweep(now: number): void {
     this.#table.expire(performance.now());
     for (const owner of this.#owners.values()) owner.measure(now);
+    for (const lease of this.#retired) {
+      if (!this.#table.forget(lease.leaf)) continue;
+      this.#retired.delete(lease);
+      this.#owners.delete(lease);
+    }
     this.#report();
   }
 

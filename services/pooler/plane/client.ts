@@ -781,6 +781,7 @@ export class ClientSession implements StreamOwner, Waiter {
     this.#tail = null;
     this.#gather = null;
     this.login?.abandon();
+    this.console?.onClosed();
     this.tunnel?.onClientGone(reason);
     plane.onClientClosed(this);
     if (flush) this.stream.closeWhenDrained(lingerMs);

@@ -52,6 +52,11 @@ export class ClientGate implements LeaseOwner {
     this.#plane.budget.ask();
   }
 
+  /** Counts a client that is in already: the limit is new. */
+  count(): void {
+    this.#count(1);
+  }
+
   leave(): void {
     this.#count(-1);
     if (this.#waiting.length > 0) this.#admit();

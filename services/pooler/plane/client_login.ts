@@ -483,8 +483,11 @@ export class ClientLogin {
     }
     const { replication } = startup;
     this.#enter(plane.gatesFor(database, client.user), () => {
-      if (replication === null) this.#join(database);
-      else this.#replicate(database, replication);
+      // While it waited for the limits' answer the configuration may have changed.
+      const now = lookupDatabase(plane.config, client.database);
+      if (now === null) this.#refuse(refusals.databaseRemoved);
+      else if (replication === null) this.#join(now);
+      else this.#replicate(now, replication);
     });
   }
 

@@ -17,6 +17,7 @@ import {
   parameterStatus,
   readyForQuery,
 } from "../../../shared/wire/mod.ts";
+import type { Outcome } from "../command.ts";
 import type { ClientSession } from "./client.ts";
 import { adminNeeded, Conversation, type Moment, type Plan, planQuery } from "./console/mod.ts";
 import type { Plane } from "./plane.ts";
@@ -40,6 +41,8 @@ export class ConsoleSession {
       plan: (text) => this.#plan(text),
       moment: () => momentOf(plane),
       shutdown: (drain) => this.#shutdown(drain),
+      command: (command) =>
+        plane.control.command(command, client.user, (outcome) => this.#onOutcome(outcome)),
     });
     plane.consoleStats.totals[Counter.logins]!++;
   }
@@ -55,6 +58,16 @@ export class ConsoleSession {
   /** The client has taken everything that was sent. */
   onDrained(): void {
     if (this.#busy) this.#turn();
+  }
+
+  /** The client has gone. */
+  onClosed(): void {
+    this.#conversation.abandon();
+  }
+
+  #onOutcome(outcome: Outcome): void {
+    this.#conversation.settle(outcome);
+    this.#turn();
   }
 
   #turn(): void {
@@ -83,16 +96,25 @@ export class ConsoleSession {
       this.#busy = false;
       return;
     }
-    if (!this.#busy) client.stream.pause(false);
+    // While a command is waited for the client may leave.
+    if (!this.#busy || conversation.isWaiting) client.stream.pause(conversation.isWaiting);
     this.#busy = true;
-    if (pending === 0) client.plane.reactor.after(0, () => this.#turn());
+    if (pending === 0 && !conversation.isWaiting) client.plane.reactor.after(0, () => this.#turn());
   }
 
   #plan(text: string): Plan | Refusal {
     const plan = planQuery(text, this.admin);
     const { supervisorPid } = this.#client.plane.seat;
-    if (supervisorPid > 0 && "effect" in plan && plan.effect.kind === "shutdown") {
-      return oneWorkerOnly(supervisorPid);
+    if (supervisorPid > 0 && "effect" in plan) {
+      const { kind } = plan.effect;
+      if (kind === "shutdown") return oneWorkerOnly(supervisorPid);
+      if (kind === "command") {
+        return {
+          code: "0A000",
+          message: "RELOAD would change one worker only",
+          hint: `To reload all of them send SIGHUP to process ${supervisorPid}`,
+        };
+      }
     }
     if (plan === adminNeeded) {
       const { plane, id, user } = this.#client;

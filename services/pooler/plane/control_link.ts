@@ -2,6 +2,7 @@
 // are sent once per batch. Nothing here waits; answers come when the loop is woken for them.
 
 import type { CancelOutcome } from "../../../shared/bus/mod.ts";
+import type { Command, Outcome } from "../command.ts";
 import {
   Gauge,
   type LogLevelName,
@@ -20,6 +21,7 @@ export class ControlLink {
   readonly #salted = new Map<number, (salted: Uint8Array | null) => void>();
   readonly #resolved = new Map<number, (addresses: readonly string[], reason: string) => void>();
   readonly #routed = new Map<number, (outcome: CancelOutcome | null) => void>();
+  readonly #commanded = new Map<number, (outcome: Outcome) => void>();
   #nextId = 1;
   #records: LogRecord[] = [];
   #dropped = 0;
@@ -93,6 +95,19 @@ export class ControlLink {
     this.#post({ type: "routeCancel", id, workerId, processId, secret });
   }
 
+  /**
+   * Has a command of the console carried out for all that it concerns. Returns the way to give up on it;
+   * then nobody is called.
+   */
+  command(command: Command, user: string, callback: (outcome: Outcome) => void): () => void {
+    const id = this.#nextId++;
+    this.#commanded.set(id, callback);
+    this.#post({ type: "command", id, command, user });
+    return () => {
+      if (this.#commanded.delete(id)) this.#post({ type: "abandon", id });
+    };
+  }
+
   /** Hands an answer to who asked; false if the message is no answer. */
   onAnswer(message: ToPlane): boolean {
     switch (message.type) {
@@ -104,6 +119,9 @@ export class ControlLink {
         return true;
       case "cancelRouted":
         take(this.#routed, message.id)?.(message.outcome);
+        return true;
+      case "commanded":
+        take(this.#commanded, message.id)?.(message.outcome);
         return true;
       default:
         return false;

@@ -4,7 +4,7 @@
 // Invariants: a client is registered with a channel only after PostgreSQL has acknowledged the LISTEN for it;
 // each registration is answered exactly once, or its client is closed.
 
-import type { DatabaseConfig } from "../../../shared/config/mod.ts";
+import { type DatabaseConfig, sameConnection } from "../../../shared/config/mod.ts";
 import { findNul, latin1Text, type ParsedError } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { DirectSlots } from "./direct_slots.ts";
@@ -82,7 +82,7 @@ export interface Registration {
 }
 
 export class ChannelListener implements ListenerEvents {
-  readonly database: DatabaseConfig;
+  database: DatabaseConfig;
   readonly encoding: string;
   readonly channels = new Map<string, Channel>();
   readonly counts: NotificationCounts = { received: 0, delivered: 0, dropped: 0 };
@@ -126,6 +126,20 @@ export class ChannelListener implements ListenerEvents {
   /** The user it is logged in as. */
   get user(): string | null {
     return this.#connection?.pool.user ?? null;
+  }
+
+  /** The configuration has changed. */
+  renew(database: DatabaseConfig): void {
+    const isOutdated = !sameConnection(this.database, database);
+    this.database = database;
+    if (isOutdated) this.reconnect("connect string changed");
+  }
+
+  /** Its connection is closed, and made again if anybody needs it. */
+  reconnect(reason: string): void {
+    if (this.state === ListenerState.listening) this.#connection?.close(reason);
+    else if (this.state === ListenerState.connecting) this.server?.login?.fail("08001", reason);
+    this.#retryAt = 0;
   }
 
   get waiting(): number {
@@ -432,7 +446,7 @@ export class ChannelListener implements ListenerEvents {
     const limit = Math.min(idleMs, settings.serverIdleTimeoutMs || idleMs);
     if (now - Math.max(this.#unusedSince, this.#upAt) >= limit) return true;
     for (const { database, waiting } of pools.values()) {
-      if (database === this.database && waiting > 0) return true;
+      if (database.name === this.database.name && waiting > 0) return true;
     }
     return false;
   }

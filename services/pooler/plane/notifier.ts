@@ -11,6 +11,7 @@ import {
   type ParsedError,
   readyForQuery,
 } from "../../../shared/wire/mod.ts";
+import { type Config, lookupDatabase } from "../../../shared/config/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { Inbox } from "./inbox.ts";
 import { allChannels } from "./listen_state.ts";
@@ -40,6 +41,16 @@ export class Notifier {
 
   get listeners(): Iterable<ChannelListener> {
     return this.#listeners.values();
+  }
+
+  /** The configuration has changed. */
+  renew(config: Config): void {
+    for (const [key, listener] of this.#listeners) {
+      const database = lookupDatabase(config, listener.database.name);
+      if (database !== null) listener.renew(database);
+      // Nobody is left to be told.
+      else if (listener.channels.size === 0) this.#listeners.delete(key);
+    }
   }
 
   // --- the end of a transaction

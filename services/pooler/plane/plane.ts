@@ -41,9 +41,10 @@ import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
 import { Notifier } from "./notifier.ts";
 import { ParameterTracker } from "./parameters.ts";
-import { Pool } from "./pool.ts";
+import { Pool, type PoolLogin } from "./pool.ts";
 import { Prepared } from "./prepared.ts";
 import { type Refusal, refusals } from "./refusals.ts";
+import { applyConfig } from "./reload.ts";
 import type { ServerConnection } from "./server.ts";
 import { StartupReader } from "./startup.ts";
 import { StatementMemory } from "./statement_memory.ts";
@@ -63,8 +64,9 @@ const keysMax = 60_000;
 export class Plane {
   readonly reactor: Reactor;
   readonly control: ControlLink;
-  readonly config: Config;
-  readonly settings: Settings;
+  /** Changed by applyConfig alone. */
+  config: Config;
+  settings: Settings;
   readonly seat: Seat;
   readonly version: string;
   readonly arena = new Arena();
@@ -76,8 +78,8 @@ export class Plane {
   readonly texts = new Texts(this);
   readonly notifier = new Notifier(this);
   readonly lookups = new UserLookups(this);
-  readonly startups: StartupReader;
-  readonly tracksStatements: boolean;
+  startups: StartupReader;
+  tracksStatements: boolean;
   readonly statementMemory = new StatementMemory();
   readonly tls: PlaneTls;
   readonly mockKey: Uint8Array;
@@ -161,6 +163,22 @@ export class Plane {
     }
   }
 
+  /** For applyConfig: what was made of the former configuration itself is made anew. */
+  setConfig(config: Config): void {
+    const before = this.config;
+    this.config = config;
+    this.settings = config.settings;
+    this.startups = new StartupReader(this.tracker, this.settings);
+    this.tracksStatements = this.settings.maxPreparedStatements > 0;
+    this.budget.setRules(config);
+    for (const user of this.#credentials.keys()) {
+      const isSame = this.settings.scramIterations === before.settings.scramIterations &&
+        before.userlist.get(user)?.secret === config.userlist.get(user)?.secret;
+      if (!isSame) this.#credentials.delete(user);
+    }
+    for (const listener of this.#listeners) listener.onConfig();
+  }
+
   /** The most of a limit that this worker may have: all of it, unless limits are divided. */
   share(limit: number): number {
     return this.#limitsDivided ? Math.max(1, shareOf(limit, this.seat)) : limit;
@@ -242,6 +260,7 @@ export class Plane {
     else if (message.type === "grant") this.budget.onGrant(message.grant);
     else if (message.type === "leader") this.budget.onLeader(message.epoch);
     else if (message.type === "refresh") this.#onRefresh();
+    else if (message.type === "config") applyConfig(this, message.config);
     else if (message.type === "cancel") {
       this.cancels.perform(message.processId, message.secret, (outcome) => {
         this.control.post({ type: "cancelOutcome", id: message.id, outcome });
@@ -360,13 +379,23 @@ export class Plane {
     const key = `${database.name}\0${user}`;
     let pool = this.pools.get(key);
     if (pool === undefined) {
-      // The password of an entry is that of the entry's own user.
-      const given = database.user === null || database.user === user ? database.password : null;
-      const password = given ?? own?.password ?? null;
-      pool = new Pool(this, database, user, password, given === null ? own : null);
+      pool = new Pool(this, database, user, this.loginFor(database, user, { credential: own }));
       this.pools.set(key, pool);
     }
     return pool;
+  }
+
+  /** What servers of a pool are logged in with; `known` where the auth_file does not have the user. */
+  loginFor(
+    database: DatabaseConfig,
+    user: string,
+    known: { readonly credential: Credential | null },
+  ): PoolLogin {
+    // The password of an entry is that of the entry's own user.
+    const given = database.user === null || database.user === user ? database.password : null;
+    if (given !== null) return { password: given, credential: null };
+    const credential = this.credential(user) ?? known.credential;
+    return { password: credential?.password ?? null, credential };
   }
 
   // --- servers
@@ -532,6 +561,11 @@ class Listener implements EventSource {
     this.#plane = plane;
     this.#fd = fd;
     this.#path = path;
+  }
+
+  /** Sockets of clients that come from now on inherit what is set here. */
+  onConfig(): void {
+    if (!this.#closed && this.#path === null) this.#plane.keepAlive(this.#fd);
   }
 
   resume(): void {

@@ -64,15 +64,22 @@ export interface Waiter {
   fail(refusal: Refusal): void;
 }
 
+/** What servers of a pool are logged in with. */
+export interface PoolLogin {
+  /** null: what the client proved to have, or nothing. */
+  readonly password: string | null;
+  readonly credential: Credential | null;
+}
+
 export class Pool implements LeaseOwner, ServerOwner {
   readonly plane: Plane;
-  readonly database: DatabaseConfig;
+  database: DatabaseConfig;
   /** The user of the server connections: the database's own, else the clients'. */
   readonly user: string;
   /** What the pooler can prove to PostgreSQL for that user: a password, or what the client proved. */
   password: string | null;
   credential: Credential | null;
-  readonly startupParameters: readonly (readonly [string, string])[];
+  startupParameters: readonly (readonly [string, string])[];
   /** The slots for its servers; `held` counts those that are closing as well. */
   readonly lease: Lease;
   readonly stats = new PoolStats();
@@ -80,7 +87,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   readonly statements: StatementTable;
   /** What its clients used that pooling does not keep, and what they are told of it. */
   readonly features = noCounts();
-  readonly featureWarnings: Settings["warnSessionFeatures"];
+  featureWarnings: Settings["warnSessionFeatures"];
   readonly dialects: Dialects;
   readonly servers = new Set<ServerConnection>();
   readonly idle: ServerConnection[] = [];
@@ -119,8 +126,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     plane: Plane,
     database: DatabaseConfig,
     user: string,
-    password: string | null,
-    credential: Credential | null,
+    { password, credential }: PoolLogin,
   ) {
     this.plane = plane;
     this.statements = new StatementTable(plane.statementMemory);
@@ -128,11 +134,48 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.user = user;
     this.password = password;
     this.credential = credential;
-    this.featureWarnings = database.warnSessionFeatures ?? plane.settings.warnSessionFeatures;
+    this.featureWarnings = plane.settings.warnSessionFeatures;
     this.defaults = plane.tracker.none.values;
     this.dialects = new Dialects(plane.tracker);
-    this.startupParameters = Object.entries(database.startupParameters);
+    this.startupParameters = [];
+    this.#configure();
     this.lease = plane.budget.lease(poolLeaf(database.name, user), this);
+  }
+
+  #configure(): void {
+    const { database, plane } = this;
+    this.featureWarnings = database.warnSessionFeatures ?? plane.settings.warnSessionFeatures;
+    this.startupParameters = Object.entries(database.startupParameters);
+  }
+
+  // --- changes while it runs
+
+  /** The configuration has changed. */
+  renew(database: DatabaseConfig, { password, credential }: PoolLogin): void {
+    this.database = database;
+    this.password = password;
+    this.credential = credential;
+    this.#configure();
+  }
+
+  /** Its servers are to be connections to something else: what is known of the former ones is void. */
+  onOtherServer(): void {
+    this.#nextHost = 0;
+    this.#retry.succeed();
+    this.#versionRefusedUntil = 0;
+    // Those who log in are greeted with what one of the new servers says.
+    this.welcome = null;
+    this.outdate("connect string changed");
+    if (this.waiting > 0) this.plane.soon(this);
+  }
+
+  /** Closes all servers: those in use when they come free. */
+  outdate(reason: string): void {
+    for (const server of [...this.servers]) {
+      const isFree = server.login !== null || server.state === ServerState.idle;
+      if (isFree) server.close(reason);
+      else server.outdate();
+    }
   }
 
   /** What a client of its user has proved, newer than what there was: the secret may have been changed. */

@@ -135,6 +135,16 @@ export const refusals = {
     hint: "Use pool_mode = transaction, or send the whole block as one query",
   },
   serverProtocol: { code: "08006", message: "bad packet from server" },
+  databaseRemoved: {
+    code: "57P01",
+    message: "database removed",
+    hint: "The pooler's configuration was changed",
+  },
+  databaseChanged: {
+    code: "57P01",
+    message: "database configuration changed",
+    hint: "Connect again: the database's user was changed in the pooler's configuration",
+  },
   shuttingDown: { code: "57P01", message: "pooler is shutting down" },
   idleSessionTimeout: {
     code: "22023",

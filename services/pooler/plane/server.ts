@@ -26,7 +26,7 @@ import { error, refusals } from "./refusals.ts";
 import { Request, Requests } from "./requests.ts";
 import { Residue } from "./residue.ts";
 import { ServerLogin } from "./server_login.ts";
-import type { ServerConsumer, ServerOwner } from "./server_owner.ts";
+import type { OwnQuery, ServerConsumer, ServerOwner } from "./server_owner.ts";
 import { isStatus, moved, ServerState, statusFailed, statusIdle } from "./server_state.ts";
 import { SessionSettings } from "./session_settings.ts";
 import { PreparedOnServer, type StatementName } from "./statements.ts";
@@ -42,15 +42,6 @@ const resumeBelow = 1024;
 
 const terminate = terminateMessage();
 const closedByServer = "server closed the connection";
-/** A query of the pooler's on a server. */
-export interface OwnQuery {
-  /** Called with the tag of each of its commands. */
-  readonly onTag: ((tag: Tag) => void) | null;
-  /** Called with the body of each row, valid until the call ends; not for long ones. */
-  readonly onRow?: (body: Uint8Array) => void;
-  /** Called after its ReadyForQuery. */
-  readonly onEnd: (failure: ParsedError | null) => void;
-}
 
 export class ServerConnection implements StreamOwner {
   readonly plane: Plane;
@@ -354,6 +345,14 @@ export class ServerConnection implements StreamOwner {
   begins(now: number): void {
     this.requestAt = now;
     if (this.status === statusIdle && this.synced) this.transactionAt = now;
+  }
+
+  /** It is closed when its client gives it back: with server_fast_close, when nothing is under way. */
+  outdate(): void {
+    this.closeNeeded = true;
+    if (this.client !== null && this.quiet && this.client.login === null) {
+      this.#onQuiet(this.client);
+    }
   }
 
   untie(client: ClientSession): void {

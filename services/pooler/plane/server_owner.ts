@@ -4,8 +4,10 @@
 
 import type { Lease } from "../../../shared/ledger/mod.ts";
 import type { Refusal } from "./refusals.ts";
+import type { ParsedError } from "../../../shared/wire/mod.ts";
 import type { ServerConnection } from "./server.ts";
 import type { Replication } from "./startup.ts";
+import type { Tag } from "./tags.ts";
 
 export interface ServerOwner {
   /** Pays for it: `held` counts it from before it connects until PostgreSQL has closed its end. */
@@ -34,4 +36,14 @@ export interface ServerConsumer {
   onServerDrained(): void;
   /** It is closed on this side; for who is not its owner. */
   onServerClosed?(): void;
+}
+
+/** A query of the pooler's on a server. */
+export interface OwnQuery {
+  /** Called with the tag of each of its commands. */
+  readonly onTag: ((tag: Tag) => void) | null;
+  /** Called with the body of each row, valid until the call ends; not for long ones. */
+  readonly onRow?: (body: Uint8Array) => void;
+  /** Called after its ReadyForQuery. */
+  readonly onEnd: (failure: ParsedError | null) => void;
 }

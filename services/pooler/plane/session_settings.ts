@@ -9,7 +9,8 @@ import {
 import type { ClientSession } from "./client.ts";
 import { type Extra, noExtras, type ParameterSet, type ServerParameters } from "./parameters.ts";
 import { Request } from "./requests.ts";
-import type { OwnQuery, ServerConnection } from "./server.ts";
+import type { ServerConnection } from "./server.ts";
+import type { OwnQuery } from "./server_owner.ts";
 
 export class SessionSettings implements ServerParameters {
   values: (string | null)[] = [];

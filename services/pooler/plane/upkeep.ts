@@ -8,7 +8,8 @@ import type { ClientSession } from "./client.ts";
 import { failingBind } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import { Wipe } from "./residue.ts";
-import type { OwnQuery, ServerConnection } from "./server.ts";
+import type { ServerConnection } from "./server.ts";
+import type { OwnQuery } from "./server_owner.ts";
 import { ServerState, statusIdle } from "./server_state.ts";
 import { Tag } from "./tags.ts";
 

@@ -1,6 +1,7 @@
 // The console's protocol as bytes: both query protocols, errors and where they end, framing in pieces,
 // bounds, binary results, and any garbage.
 
+import type { Command } from "../../../services/pooler/command.ts";
 import { Conversation } from "../../../services/pooler/plane/console/conversation.ts";
 import { planQuery } from "../../../services/pooler/plane/console/plan.ts";
 import {
@@ -23,6 +24,8 @@ const tests = suite("console conversation");
 class Session {
   readonly plane: FakePlane;
   readonly shutdowns: boolean[] = [];
+  readonly commands: Command[] = [];
+  abandoned = 0;
   readonly conversation: Conversation;
   readonly #reader = new MessageReader();
 
@@ -32,6 +35,10 @@ class Session {
       plan: (text) => planQuery(text, admin),
       moment: () => momentOf(this.plane),
       shutdown: (drain) => this.shutdowns.push(drain),
+      command: (command) => {
+        this.commands.push(command);
+        return () => this.abandoned++;
+      },
     });
   }
 
@@ -47,7 +54,10 @@ class Session {
       for (let next = this.#reader.next(); next !== null; next = this.#reader.next()) {
         found.push(next);
       }
-    } while (this.conversation.end === null && !this.conversation.needsInput);
+    } while (
+      this.conversation.end === null && !this.conversation.needsInput &&
+      !this.conversation.isWaiting
+    );
     assert.is(this.#reader.buffered, 0);
     return found;
   }
@@ -154,6 +164,43 @@ tests("a statistics user is refused in the extended protocol too, with no effect
   assert.is(session.ask(f.Q("SHUTDOWN")), "E(42501) Z(I)");
   assert.is(session.ask(f.Q("SHOW STATE; SHUTDOWN")), "E(42501) Z(I)");
   assert.equal(session.shutdowns, []);
+});
+
+tests("a command that takes its time: nothing more is done before its outcome", () => {
+  const session = new Session();
+  assert.is(session.ask(f.Q("RELOAD"), f.Q("SHOW STATE")), "");
+  assert.equal(session.commands, [{ kind: "reload" }]);
+  assert.ok(session.conversation.isWaiting);
+  assert.is(session.ask(f.Q("SHOW PEERS")), "");
+  session.conversation.settle({ refusal: null, notice: null });
+  assert.is(session.ask(), `C"RELOAD" Z(I) ${shown} T C"SHOW" Z(I)`);
+  assert.is(session.commands.length, 1);
+});
+
+tests("a command that is refused, or done with a notice", () => {
+  const session = new Session();
+  const refusal = { code: "F0000", message: "no" };
+  session.ask(f.Q("RELOAD"));
+  session.conversation.settle({ refusal, notice: null });
+  assert.is(session.ask(), "E(F0000) Z(I)");
+  session.ask(f.Q("RELOAD"));
+  session.conversation.settle({ refusal: null, notice: "mind" });
+  assert.is(session.ask(), 'N C"RELOAD" Z(I)');
+  session.ask(f.P("", "RELOAD"), f.B(), f.E(), f.E(), f.S());
+  session.conversation.settle({ refusal, notice: null });
+  assert.is(session.ask(), "E(F0000) Z(I)");
+  assert.is(session.commands.length, 3);
+});
+
+tests("a command whose client leaves is given up, once", () => {
+  const session = new Session();
+  session.ask(f.Q("SHOW STATE"));
+  session.conversation.abandon();
+  assert.is(session.abandoned, 0);
+  session.ask(f.Q("RELOAD"));
+  session.conversation.abandon();
+  session.conversation.abandon();
+  assert.is(session.abandoned, 1);
 });
 
 tests("a shutdown is asked for once, when it is executed", () => {

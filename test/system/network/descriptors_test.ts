@@ -42,7 +42,7 @@ async function startLimited(soft: number, hard: number): Promise<Pgweir> {
     cwd: dir,
   });
   await server.ready("pgweir", () => server.stderr().includes("pgweir pooler ready"));
-  return new Pgweir(server, port, dir, iniFile, false);
+  return new Pgweir(server, port, dir, iniFile, false, {});
 }
 
 async function busiestThread(pid: number): Promise<number> {

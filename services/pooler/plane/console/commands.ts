@@ -136,6 +136,7 @@ export interface CommandRow {
     | "show"
     | "set"
     | "shutdown"
+    | "reload"
     /** Of a PostgreSQL session, not of a console; answered so that drivers work, and nothing happens. */
     | "ignored"
     /** As `ignored`, but the session's prepared statements go. */
@@ -159,7 +160,7 @@ export const commandTable: ReadonlyMap<string, CommandRow> = new Map<string, Com
   ["select", { access: "stats", does: "show", tag: "SHOW" }],
   ["set", { access: "admin", does: "set", tag: "SET" }],
   ["shutdown", { access: "admin", does: "shutdown", tag: "SHUTDOWN" }],
-  ["reload", unavailable("RELOAD")],
+  ["reload", { access: "admin", does: "reload", tag: "RELOAD" }],
   ["pause", unavailable("PAUSE")],
   ["resume", unavailable("RESUME")],
   ["disable", unavailable("DISABLE")],
@@ -192,6 +193,7 @@ export function helpText(): string {
   return [
     "",
     `\tSHOW ${shows.join("|")}`,
+    "\tRELOAD",
     "\tSHUTDOWN",
     "\tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS",
     `Not available in this version: SHOW FDS, SET, ${missing.join(", ")}`,

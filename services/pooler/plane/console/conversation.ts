@@ -13,6 +13,7 @@ import {
   noticeResponse,
   readyForQuery,
 } from "../../../../shared/wire/mod.ts";
+import type { Command, Outcome } from "../../command.ts";
 import { error, type Refusal, refusals } from "../refusals.ts";
 import { BodyReader } from "./body_reader.ts";
 import { describeRows, type Formats, Output, type Row } from "./encode.ts";
@@ -26,6 +27,8 @@ export interface ConsoleHost {
   moment(): Moment;
   /** Called once for each execution of a command that has an effect here. */
   shutdown(drain: boolean): void;
+  /** The same, for what ends later: by `settle()`, once. Returns the way to give up on it. */
+  command(command: Command): () => void;
 }
 
 /** How it ended: the client said good-bye, or broke the protocol. */
@@ -80,6 +83,8 @@ export class Conversation {
   readonly #statements = new Map<string, Plan>();
   readonly #portals = new Map<string, Portal>();
   #running: Running | null = null;
+  /** What gives up on the command whose outcome #running waits for. */
+  #abandon: (() => void) | null = null;
   /** An error in the extended protocol: messages are skipped up to a Sync. */
   #skipping = false;
   #starved = true;
@@ -101,6 +106,30 @@ export class Conversation {
     return this.#running === null && this.#starved;
   }
 
+  /** Nothing can be done before the outcome of a command is there. */
+  get isWaiting(): boolean {
+    return this.#abandon !== null;
+  }
+
+  /** The outcome of the command that is waited for. */
+  settle({ refusal, notice }: Outcome): void {
+    this.#abandon = null;
+    if (notice !== null) {
+      this.#output.put(noticeResponse({ severity: "NOTICE", code: "00000", message: notice }));
+    }
+    if (refusal === null) return;
+    const isSimple = this.#running?.simple ?? true;
+    this.#running = null;
+    if (isSimple) this.#failQuery(refusal);
+    else this.#fail(refusal);
+  }
+
+  /** Gives up on the command that is waited for, if one is. */
+  abandon(): void {
+    this.#abandon?.();
+    this.#abandon = null;
+  }
+
   /** Adds received bytes. */
   push(bytes: Uint8Array, at: number, end: number): void {
     this.#frames.push(bytes, at, end);
@@ -111,7 +140,7 @@ export class Conversation {
   turn(): Uint8Array {
     let rows = turnRows;
     let messages = turnMessages;
-    while (this.#end === null && this.#output.size < turnBytes) {
+    while (this.#end === null && this.#abandon === null && this.#output.size < turnBytes) {
       if (this.#running !== null) {
         if (rows-- === 0) break;
         this.#sendRow(this.#running);
@@ -342,6 +371,9 @@ export class Conversation {
         return;
       case "shutdown":
         this.#host.shutdown(effect.drain);
+        return;
+      case "command":
+        this.#abandon = this.#host.command(effect.command);
         return;
       case "none":
         return;

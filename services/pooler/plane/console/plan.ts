@@ -2,6 +2,7 @@
 // Invariant: the permission of every statement in the text is checked before anything else about it,
 // its arguments included.
 
+import type { Command } from "../../command.ts";
 import type { Refusal } from "../refusals.ts";
 import { allows, commandTable, helpText, sessionSettings, showTable } from "./commands.ts";
 import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
@@ -17,6 +18,8 @@ export type Effect =
   | { readonly kind: "none" }
   /** Prepared statements of this session are forgotten. */
   | { readonly kind: "forget" }
+  /** Something that is not done here and may take its time. */
+  | { readonly kind: "command"; readonly command: Command }
   /** The worker stops: now, or when its clients have finished what they do. */
   | { readonly kind: "shutdown"; readonly drain: boolean };
 
@@ -134,6 +137,10 @@ function planStatement(statement: readonly Token[], text: string): Plan | Refusa
       return planShow(name, word, text);
     case "shutdown":
       return planShutdown(name.toUpperCase(), text);
+    case "reload":
+      return argument === undefined
+        ? plain(row.tag, null, { kind: "command", command: { kind: "reload" } })
+        : invalid(text);
     case "forgetsStatements":
       return name.toLowerCase() === "all"
         ? plain(row.tag, null, { kind: "forget" })
