@@ -232,7 +232,7 @@ test("a supervisor that was stopped takes none of its workers for hung", async (
   up.signal("SIGCONT");
   // Its answer to a signal shows that it runs again; then a hung worker shows that it judges.
   up.signal("SIGHUP");
-  await until("the reload", () => up.stderr().includes("got SIGHUP, passed on to 2 workers"));
+  await until("the reload", () => up.stderr().includes("SIGHUP is passed on to 2 workers"));
   assert.equal(rig.workers(), workers);
   signal(workers[0]!.pid, "SIGSTOP");
   await until(
