@@ -33,6 +33,7 @@ import { type Command, done, type Outcome, refused } from "./command.ts";
 import { LocalBudget } from "./local_budget.ts";
 import { Gauge, gaugeCount, type PoolBackends, type ToControl, type ToPlane } from "./messages.ts";
 import type { FleetSeat } from "./seat.ts";
+import { systemUserName } from "./system_users.ts";
 
 const presenceMs = 1000;
 /** What the owner of a key gets to carry out a cancel; PostgreSQL answers in milliseconds. */
@@ -234,6 +235,9 @@ export class Control {
       case "salt":
         this.#salt(message.id, message.password, message.salt, message.iterations);
         return;
+      case "nameUser":
+        this.#nameUser(message.id, message.uid);
+        return;
       case "resolve":
         this.#resolve(message.id, message.host);
         return;
@@ -298,6 +302,10 @@ export class Control {
       this.#logger.error(`derive SCRAM key: ${(error as Error).message}`);
     }
     this.#tell({ type: "salted", id, salted });
+  }
+
+  async #nameUser(id: number, uid: number): Promise<void> {
+    this.#tell({ type: "userNamed", id, name: await systemUserName(uid) });
   }
 
   async #resolve(id: number, host: string): Promise<void> {

@@ -36,6 +36,8 @@ export type ToPlane =
     leaseMs: number | null;
   }
   | { type: "salted"; id: number; salted: Uint8Array | null }
+  /** null: nobody has this user id. */
+  | { type: "userNamed"; id: number; name: string | null }
   | { type: "resolved"; id: number; addresses: readonly string[]; reason: string }
   /** From another worker: cancel what this client runs. */
   | { type: "cancel"; id: number; processId: number; secret: Uint8Array }
@@ -77,6 +79,7 @@ export type ToControl =
     salt: Uint8Array;
     iterations: number;
   }
+  | { type: "nameUser"; id: number; uid: number }
   | { type: "resolve"; id: number; host: string }
   | { type: "routeCancel"; id: number; workerId: number; processId: number; secret: Uint8Array }
   | { type: "cancelOutcome"; id: number; outcome: CancelOutcome }

@@ -4,6 +4,7 @@
 
 import { createHash, scryptSync } from "node:crypto";
 import { Buffer } from "node:buffer";
+import type { HbaRule, IdentMaps } from "./hba.ts";
 import type { Setting, Settings } from "./settings.ts";
 import { settingsTable, settingValue } from "./settings.ts";
 import type { UserSecret } from "./userlist.ts";
@@ -62,6 +63,10 @@ export interface Config {
   readonly fallbackDatabase: DatabaseConfig | null;
   readonly users: ReadonlyMap<string, UserConfig>;
   readonly userlist: ReadonlyMap<string, UserSecret>;
+  /** with auth_type = hba; the first that matches a client decides */
+  readonly hba: readonly HbaRule[];
+  /** maps of the auth_ident_file, by name */
+  readonly identMaps: IdentMaps;
   /** SHA-256, hex, equal for files that mean the same; tells nothing about single secrets */
   readonly hash: string;
 }
@@ -125,6 +130,8 @@ export function hashOf(config: Omit<Config, "hash">): string {
     if (database.password !== null) secrets.push(database.name, database.password);
   }
   for (const user of [...config.users.values()].sort(byName)) open.push([user]);
+  const plain = (_: string, value: unknown) => value instanceof Set ? [...value] : value;
+  open.push(JSON.stringify(config.hba, plain), [...config.identMaps]);
   const users = [...config.userlist.values()].map((user) => ({ ...user, name: user.user }));
   for (const { name, kind, secret } of users.sort(byName)) {
     open.push([name, kind]);

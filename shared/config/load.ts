@@ -8,11 +8,13 @@ import { CONSOLE_DATABASE, hashOf, MAX_DATABASE_BYTES } from "./config.ts";
 import { parseConnectionString } from "./connstr.ts";
 import type { ReadFile } from "./files.ts";
 import { readFromDisk, readText } from "./files.ts";
+import type { HbaRule, IdentMaps } from "./hba.ts";
+import { parseHba, parseIdent } from "./hba.ts";
 import type { Ini, IniEntry, IniSection } from "./ini.ts";
 import { readIni } from "./ini.ts";
 import type { Place, Problem } from "./problem.ts";
 import { Findings, quote, shown } from "./problem.ts";
-import type { EntryKey, Extra, Setting, Settings, Support } from "./settings.ts";
+import type { EntryKey, Extra, Setting, SettingName, Settings, Support } from "./settings.ts";
 import {
   databaseKeys,
   defaultSettings,
@@ -86,6 +88,8 @@ class Loader {
   readonly #entries = new Map<string, IniEntry>();
   readonly #users = new Map<string, UserConfig>();
   #fallback: DatabaseConfig | null = null;
+  #hba: readonly HbaRule[] = [];
+  #identMaps: IdentMaps = new Map();
 
   constructor(path: string, readFile: ReadFile) {
     this.#path = path;
@@ -107,6 +111,7 @@ class Loader {
       if (entry.section === "users") this.#readUser(entry);
     }
     const userlist = this.#readUserlist();
+    if (this.#settings.authType === "hba") this.#readHba();
     this.#checkTogether(userlist);
     if (!ini.entries.some(({ section }) => section === "databases")) {
       this.#warn(
@@ -122,6 +127,8 @@ class Loader {
       fallbackDatabase: this.#fallback,
       users: this.#users,
       userlist,
+      hba: this.#hba,
+      identMaps: this.#identMaps,
     };
     return Object.freeze({ ...parts, hash: hashOf(parts) });
   }
@@ -378,15 +385,48 @@ class Loader {
   #readUserlist(): ReadonlyMap<string, UserSecret> | null {
     const path = this.#settings.authFile;
     if (path === "") return new Map();
-    const read = readText(path, this.#readFile);
-    if ("failure" in read) {
-      this.#problem(this.#placeOf("auth_file"), `read auth_file ${quote(path)}: ${read.failure}`);
-      return null;
-    }
-    const list = parseUserlist(read.text, path);
+    const text = this.#textOf("auth_file", path);
+    if (text === null) return null;
+    const list = parseUserlist(text, path);
     for (const problem of list.problems) this.#problem(problem, problem.message);
     for (const warning of list.warnings) this.#warn(warning, warning.message);
     return list.users;
+  }
+
+  /** Text of a file that a setting names; null: it could not be read. */
+  #textOf(setting: SettingName, path: string): string | null {
+    const read = readText(path, this.#readFile);
+    if ("text" in read) return read.text;
+    this.#problem(this.#placeOf(setting), `read ${setting} ${quote(path)}: ${read.failure}`);
+    return null;
+  }
+
+  #readHba(): void {
+    const { authHbaFile, authIdentFile } = this.#settings;
+    if (authHbaFile === "") {
+      this.#problem(this.#placeOf("auth_type"), "auth_type = hba needs an auth_hba_file");
+      return;
+    }
+    if (authIdentFile !== "") {
+      const text = this.#textOf("auth_ident_file", authIdentFile);
+      if (text === null) return;
+      const ident = parseIdent(text, authIdentFile);
+      for (const problem of ident.problems) this.#problem(problem, problem.message);
+      this.#identMaps = ident.maps;
+    }
+    const text = this.#textOf("auth_hba_file", authHbaFile);
+    if (text === null) return;
+    const { rules, problems, warnings } = parseHba(text, authHbaFile, this.#readFile);
+    for (const problem of problems) this.#problem(problem, problem.message);
+    for (const warning of warnings) this.#warn(warning, warning.message);
+    for (const { line, map } of rules) {
+      if (map === null || this.#identMaps.has(map)) continue;
+      this.#problem({ file: authHbaFile, line }, `map ${quote(map)} is not in auth_ident_file`);
+    }
+    if (rules.length === 0 && problems.length === 0) {
+      this.#warn({ file: authHbaFile, line: 0 }, "auth_hba_file has no rule: nobody can log in");
+    }
+    this.#hba = Object.freeze(rules);
   }
 
   /** What only shows when the settings are seen side by side. */

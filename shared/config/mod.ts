@@ -9,6 +9,8 @@ export type { Config, DatabaseConfig, PoolMode, UserConfig } from "./config.ts";
 export { loadConfig } from "./load.ts";
 export type { Loaded } from "./load.ts";
 export { readFromDisk } from "./files.ts";
+export { mapsToUser, matchHba } from "./hba.ts";
+export type { HbaMethod, HbaRule } from "./hba.ts";
 export type { ReadFile } from "./files.ts";
 export { readIni } from "./ini.ts";
 export type { Ini, IniEntry, IniSection } from "./ini.ts";

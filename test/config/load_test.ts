@@ -178,7 +178,7 @@ nonsense
   assert.equal(problems.map(problemText).sort(), [
     `main.ini:10: listen_port: "99999" is not a whole number from 1 to 65535`,
     `main.ini:11: query_wait_timeout: "5min" is not a number of seconds, without a unit, from 0 to 1000000000`,
-    `main.ini:12: auth_type = "hba" is not supported: this version has any, trust, plain, md5 and scram-sha-256`,
+    "main.ini:12: auth_type = hba needs an auth_hba_file",
     `main.ini:14: client_tls_protocols names no TLS versions: wanted versions from tlsv1.0 to tlsv1.3, or all, secure, legacy`,
     `main.ini:16: verbose: "1 ; more" is not a whole number from 0 to 2147483647, and comments have lines of their own`,
     `main.ini:17: no "=" in the line: "key = value", a section or a comment is wanted`,
@@ -203,8 +203,14 @@ const verdicts: readonly (readonly [string, string])[] = [
   ["auth_type = md5", ""],
   [
     "auth_type = ldap",
-    `error auth_type = "ldap" is not supported: this version has any, trust, plain, md5 and scram-sha-256`,
+    `error auth_type = "ldap" is not supported: this version has any, trust, plain, md5, scram-sha-256 and hba`,
   ],
+  ["auth_type = hba", "error auth_type = hba needs an auth_hba_file"],
+  [
+    "auth_type = hba\nauth_hba_file = none.conf",
+    `error read auth_hba_file "none.conf": no such file`,
+  ],
+  ["auth_hba_file = none.conf", ""],
   ["auth_user = pooler", ""],
   ["auth_dbname = shop", ""],
   [
@@ -455,6 +461,38 @@ test("loadConfig() knows that users may be looked up, and by whom", () => {
     '5: auth_user "asker" has a SCRAM secret in auth_file: only its password can log in to a server',
   ]);
   assert.equal(lines(load(iniWith("", "shop = host=h auth_user=asker")).warnings), []);
+});
+
+test("loadConfig() reads the rules of auth_type = hba and the maps they name", () => {
+  const text = iniWith("auth_type = hba\nauth_hba_file = hba\nauth_ident_file = ident");
+  const files = {
+    hba: "local all all peer map=own\nhost all all all trust\n",
+    ident: "own root all\n",
+    "users.txt": "",
+  };
+  const { hba, identMaps, hash } = configOf(text, files);
+  assert.equal(hba.map(({ line, method, map }) => [line, method, map]), [
+    [1, "peer", "own"],
+    [2, "trust", null],
+  ]);
+  assert.equal(identMaps.get("own"), [{ systemUser: "root", user: null }]);
+  assert.is.not(hash, configOf(text, { ...files, ident: "own root root\n" }).hash);
+  assert.is.not(hash, configOf(text, { ...files, hba: "host all all all trust\n" }).hash);
+  assert.is.not(
+    configOf(text, { ...files, hba: "host all a all trust\n" }).hash,
+    configOf(text, { ...files, hba: "host all b all trust\n" }).hash,
+  );
+  const broken = load(text, { ...files, hba: "local all all peer map=other\nx\n", ident: "a\n" });
+  assert.equal(broken.problems.map(({ file, line }) => `${file}:${line}`), [
+    "ident:1",
+    "hba:2",
+    "hba:1",
+  ]);
+  const empty = load(text, { ...files, hba: "# nothing\n" });
+  assert.ok(
+    lines(empty.warnings).includes("0: auth_hba_file has no rule: nobody can log in"),
+    String(lines(empty.warnings)),
+  );
 });
 
 test("loadConfig() lists a thousand problems and counts the others", () => {

@@ -289,6 +289,15 @@ export class Postgres {
     ) as unknown as Backend[];
   }
 
+  /** Ends the connections of a user, and waits until they have ended. */
+  async endBackends(user: string): Promise<void> {
+    await this.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", [
+      user,
+    ]);
+    const isGone = async () => !(await this.backends()).some((each) => each.usename === user);
+    await until(`the connections of ${user} to end`, isGone);
+  }
+
   /** Everything the server has logged since the first start. */
   log(): string {
     return this.#logs + (this.#process?.output() ?? "");

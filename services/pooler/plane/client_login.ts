@@ -3,7 +3,16 @@
 // Until the proof is right nothing tells whether the user or the database exists.
 
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { type DatabaseConfig, lookupDatabase, poolModeFor } from "../../../shared/config/mod.ts";
+import process from "node:process";
+import {
+  type DatabaseConfig,
+  type HbaRule,
+  lookupDatabase,
+  mapsToUser,
+  matchHba,
+  poolModeFor,
+} from "../../../shared/config/mod.ts";
+import { peerCredentials, SysError } from "../../../shared/sys/mod.ts";
 import {
   authenticationCleartext,
   authenticationMd5,
@@ -42,6 +51,8 @@ import type { LookedUp } from "./user_lookup.ts";
 
 /** A password message may be this long; longer ones are refused before they are read. */
 const passwordMax = 16 * 1024;
+/** The pooler's own system user is an administrator under this name, without a password. */
+const ownerName = "pgbouncer";
 /** How long a login waits for a server to try what the client asks for. */
 const trialMs = 3000;
 const utf8 = new TextEncoder();
@@ -68,6 +79,10 @@ export class ClientLogin {
   #step: Step = { at: "initial", ssl: false, gss: false };
   #startup: Startup | null = null;
   #credential: Credential | null = null;
+  /** The rule of auth_hba_file that it comes under. */
+  #rule: HbaRule | null = null;
+  /** The pooler's own system user, at the console. */
+  #isOwner = false;
   /** Withdraws what it has asked auth_query; null = nothing. */
   #withdraw: (() => void) | null = null;
 
@@ -278,9 +293,19 @@ export class ClientLogin {
   #challenge(): void {
     const client = this.#client;
     const plane = client.plane;
-    if (plane.settings.authType === "any") {
+    const { authType } = plane.settings;
+    this.#isOwner = isConsole(client.database) && client.user === ownerName &&
+      this.#peerUid() === process.geteuid?.();
+    if (this.#isOwner || authType === "any") {
       this.#proven();
       return;
+    }
+    if (authType === "hba") {
+      this.#rule = this.#matchingRule();
+      if (this.#rule === null || this.#rule.method === "reject") {
+        this.#refuse(this.#rule === null ? refusals.noMethod : refusals.loginRejected);
+        return;
+      }
     }
     const credential = plane.credential(client.user);
     // Who is in the auth_file is not looked up.
@@ -314,16 +339,37 @@ export class ClientLogin {
     this.#challengeAs(credential);
   }
 
+  #matchingRule(): HbaRule | null {
+    const { plane, address, stream, database, user } = this.#client;
+    return matchHba(plane.config.hba, {
+      host: this.#unixSocket ? null : address.host,
+      tls: stream.tls !== null,
+      database,
+      user,
+      replication: this.#startup?.replication === "physical",
+    });
+  }
+
   /** Asks for the proof of what is known of the user; null = nothing, and that is not to be noticed. */
   #challengeAs(credential: Credential | null): void {
     const { plane } = this.#client;
     this.#credential = credential;
-    switch (plane.settings.authType) {
+    switch (this.#rule?.method ?? plane.settings.authType) {
       case "trust":
-        if (credential === null) this.#refuse(refusals.noSuchUser);
+        if (credential === null) this.#refuse(refusals.trustFailed);
         else this.#proven();
         return;
+      case "peer":
+        this.#checkPeer(credential);
+        return;
+      case "cert": {
+        const name = this.#client.stream.tls?.peerName ?? null;
+        if (credential !== null && name !== null && this.#isMapped(name)) this.#proven();
+        else this.#refuse(refusals.certFailed);
+        return;
+      }
       case "plain":
+      case "password":
         this.#ask({ at: "cleartext" }, authenticationCleartext());
         return;
       case "md5":
@@ -340,8 +386,41 @@ export class ClientLogin {
         this.#offerScram(credential);
         return;
       default:
-        this.#refuse({ code: "28000", message: "no authentication method is found" });
+        this.#refuse(refusals.noMethod);
     }
+  }
+
+  /** The user id at the other end of a unix socket. */
+  #peerUid(): number | null {
+    if (!this.#unixSocket) return null;
+    try {
+      return peerCredentials(this.#client.stream.fd)?.uid ?? null;
+    } catch (error) {
+      if (!(error instanceof SysError)) throw error;
+      return null;
+    }
+  }
+
+  /** Whether a system user, or the name of a certificate, may be the user that is asked for. */
+  #isMapped(name: string): boolean {
+    const { plane, user } = this.#client;
+    return mapsToUser(plane.config.identMaps, this.#rule?.map ?? null, name, user);
+  }
+
+  #checkPeer(credential: Credential | null): void {
+    const uid = this.#peerUid();
+    if (uid === null || credential === null) {
+      this.#refuse(refusals.peerFailed);
+      return;
+    }
+    this.#later((done) => {
+      this.#client.plane.control.userName(uid, (name) => {
+        done(() => {
+          if (name !== null && this.#isMapped(name)) this.#proven();
+          else this.#refuse(refusals.peerFailed);
+        });
+      });
+    });
   }
 
   #ask(step: Step, message: Uint8Array): void {
@@ -555,7 +634,7 @@ export class ClientLogin {
   #enterConsole(): void {
     const client = this.#client;
     const { adminUsers, statsUsers, authType } = client.plane.settings;
-    const admin = authType === "any" || adminUsers.includes(client.user);
+    const admin = this.#isOwner || authType === "any" || adminUsers.includes(client.user);
     if (!admin && !statsUsers.includes(client.user)) {
       this.#refuse(refusals.notConsoleUser);
       return;

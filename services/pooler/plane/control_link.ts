@@ -19,6 +19,7 @@ const unwrittenMax = 10_000;
 export class ControlLink {
   readonly #post: (message: ToControl) => void;
   readonly #salted = new Map<number, (salted: Uint8Array | null) => void>();
+  readonly #named = new Map<number, (name: string | null) => void>();
   readonly #resolved = new Map<number, (addresses: readonly string[], reason: string) => void>();
   readonly #routed = new Map<number, (outcome: CancelOutcome | null) => void>();
   readonly #commanded = new Map<number, (outcome: Outcome) => void>();
@@ -76,6 +77,13 @@ export class ControlLink {
     this.#post({ type: "salt", id, password, salt, iterations });
   }
 
+  /** The name of a system user; null if there is none. */
+  userName(uid: number, callback: (name: string | null) => void): void {
+    const id = this.#nextId++;
+    this.#named.set(id, callback);
+    this.#post({ type: "nameUser", id, uid });
+  }
+
   /** Addresses of a host name; none and a reason if it has none. */
   resolve(host: string, callback: (addresses: readonly string[], reason: string) => void): void {
     const id = this.#nextId++;
@@ -113,6 +121,9 @@ export class ControlLink {
     switch (message.type) {
       case "salted":
         take(this.#salted, message.id)?.(message.salted);
+        return true;
+      case "userNamed":
+        take(this.#named, message.id)?.(message.name);
         return true;
       case "resolved":
         take(this.#resolved, message.id)?.(message.addresses, message.reason);

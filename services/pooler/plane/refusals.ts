@@ -45,7 +45,19 @@ export const refusals = {
     message: "SSL required",
     hint: "Connect with sslmode=require: client_tls_sslmode lets nobody in without TLS",
   },
-  noSuchUser: { code: "28P01", message: "no such user" },
+  trustFailed: { code: "28000", message: '"trust" authentication failed' },
+  peerFailed: { code: "28000", message: "unix socket login rejected" },
+  certFailed: { code: "28000", message: "certificate authentication failed" },
+  noMethod: {
+    code: "28000",
+    message: "no authentication method is found",
+    hint: "No rule of auth_hba_file is for this address, database and user",
+  },
+  loginRejected: {
+    code: "28000",
+    message: "login rejected",
+    hint: "A rule of auth_hba_file rejects this address, database or user",
+  },
   loginTimeout: { code: "08006", message: "client_login_timeout" },
   lookupTimeout: {
     code: "57P03",

@@ -53,9 +53,7 @@ for (const auth of ["scram-sha-256", "md5", "plain"]) {
     await login("ann", PASSWORD, "forced").catch((error: ServerError) => refused = error.message);
     assert.match(refused, /wrong password type/);
     for (const client of clients) await client.end();
-    await postgres.query(
-      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'ann'",
-    );
+    await postgres.endBackends("ann");
     const again = await login("ann");
     assert.equal(await again.query("SELECT session_user"), [["ann"]]);
     await again.end();
