@@ -120,7 +120,7 @@ export const settingsTable = [
   p("auth_ident_file", "string", "", "G", "reload", "works", "File of user name maps for the methods cert and peer."),
   p("auth_ldap_options", "string", "", "G", "reload", "ignored", "Connection to the LDAP server for auth_type = ldap.", { secret: true }),
   p("auth_query", "string", AUTH_QUERY, "GD", "reload", "works", "Query that returns user and secret of a user ($1) who is not in auth_file; it runs only where auth_user is set."),
-  p("auth_type", authType, "md5", "G", "reload", "refused", "How clients prove who they are; md5 uses SCRAM where the stored secret is a SCRAM secret, hba asks auth_hba_file.", { working: ["any", "trust", "plain", "md5", "scram-sha-256", "hba"], instead: "this version has any, trust, plain, md5, scram-sha-256 and hba" }),
+  p("auth_type", authType, "md5", "G", "reload", "refused", "How clients prove who they are; md5 uses SCRAM where the stored secret is a SCRAM secret, cert wants a client certificate with the user's name, hba asks auth_hba_file.", { working: ["any", "trust", "plain", "md5", "scram-sha-256", "cert", "hba"], instead: "this version has any, trust, plain, md5, scram-sha-256, cert and hba" }),
   p("auth_user", "string", "", "GD", "reload", "works", "User that runs auth_query, with the secret that auth_file has of it; empty turns auth_query off."),
   p("autodb_idle_timeout", "seconds", "3600", "G", "reload", "ignored", "Seconds after which an unused database made from the * entry is forgotten."),
   p("cancel_wait_timeout", "seconds", "10", "G", "reload", "works", "Seconds a cancel request may wait for its turn before it is dropped; 0 is for ever."),

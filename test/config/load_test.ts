@@ -203,7 +203,11 @@ const verdicts: readonly (readonly [string, string])[] = [
   ["auth_type = md5", ""],
   [
     "auth_type = ldap",
-    `error auth_type = "ldap" is not supported: this version has any, trust, plain, md5, scram-sha-256 and hba`,
+    `error auth_type = "ldap" is not supported: this version has any, trust, plain, md5, scram-sha-256, cert and hba`,
+  ],
+  [
+    "auth_type = cert",
+    "error auth_type = cert requires client_tls_sslmode = verify-full (or verify-ca)",
   ],
   ["auth_type = hba", "error auth_type = hba needs an auth_hba_file"],
   [

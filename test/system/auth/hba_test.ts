@@ -2,19 +2,20 @@
 // method asks of it, who it is by its system user, and what a refused client is told.
 
 import { execFile, execFileSync } from "node:child_process";
-import { chmodSync, writeFileSync } from "node:fs";
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { runtimeCommand } from "../../../shared/sys/mod.ts";
 import { Backend } from "../../../shared/wire/mod.ts";
 import { assert, suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
-import { startPgweir } from "../../support/pgweir.ts";
+import { CertificateAuthority } from "../../support/certificates.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { RawClient, ServerError } from "../../support/raw_client.ts";
 import { tempDir } from "../../support/temp.ts";
 
-needs("postgresql");
+needs("postgresql", "openssl");
 
 const me = execFileSync("id", ["-un"], { encoding: "utf8" }).trim();
 const postgres = await startPostgres();
@@ -47,7 +48,22 @@ host  replication  ann       all                       trust
 host  pgbouncer    admin     all                       scram-sha-256
 `,
 );
-writeFileSync(identFile, `own ${me} ann\nown nobody "all"\n`);
+writeFileSync(
+  join(files, "tls.conf"),
+  `hostnossl plain  all all trust
+hostssl   secure all all scram-sha-256
+hostssl   shown  all all cert
+hostssl   mapped all all cert map=people
+`,
+);
+const authority = new CertificateAuthority();
+const own = authority.issue("127.0.0.1", ["127.0.0.1"]);
+const tls = {
+  client_tls_cert_file: own.certFile,
+  client_tls_key_file: own.keyFile,
+  client_tls_ca_file: authority.caFile,
+};
+writeFileSync(identFile, `people "Ann A." ann\n` + `own ${me} ann\nown nobody "all"\n`);
 const entries = ["open", "clear", "md5", "scram", "cert", "not_here", "mapped", "ann", "bob", me];
 const userlist: Record<string, string> = {
   ann: "right",
@@ -165,6 +181,88 @@ for (const [user, database, options, asked, end] of rows) {
     assert.equal(seen.asked, asked);
   });
 }
+
+/** Who is let in over TLS, with a certificate of this name or none. */
+async function overTls(to: Pgweir, name: string | null, user: string, database: string) {
+  const shown = name === null ? null : authority.issue(name);
+  const client = await RawClient.connect(to);
+  try {
+    await client.startTls({
+      rejectUnauthorized: false,
+      ...(shown === null
+        ? {}
+        : { cert: readFileSync(shown.certFile), key: readFileSync(shown.keyFile) }),
+    });
+    await client.login({ user, database, password: "right" });
+    const [row] = await client.query("SELECT session_user");
+    await client.end();
+    return row![0];
+  } catch (error) {
+    client.close();
+    if (!(error instanceof ServerError)) throw error;
+    return `${error.code} ${error.fields.message}`;
+  }
+}
+
+tests("hostssl is for TLS, and cert for who has a certificate with the name", async () => {
+  const rejected = "28000 certificate authentication failed";
+  const secure = await startPgweir({
+    ini: {
+      databases: { plain: server, secure: server, shown: server, mapped: server },
+      pgbouncer: {
+        ...settings,
+        ...tls,
+        client_tls_sslmode: "prefer",
+        auth_hba_file: join(files, "tls.conf"),
+      },
+    },
+    userlist,
+  });
+  const rows: [name: string | null, user: string, database: string, expected: string][] = [
+    [null, "ann", "plain", none],
+    [null, "ann", "secure", "ann"],
+    [null, "ann", "shown", rejected],
+    ["ann", "ann", "shown", "ann"],
+    ["ann", "all", "shown", rejected],
+    ["stranger", "stranger", "shown", rejected],
+    ["Ann A.", "ann", "shown", rejected],
+    ["Ann A.", "ann", "mapped", "ann"],
+    ["Ann A.", "all", "mapped", rejected],
+    ["ann", "ann", "mapped", rejected],
+  ];
+  for (const [name, user, database, expected] of rows) {
+    assert.is(await overTls(secure, name, user, database), expected, `${name} ${user} ${database}`);
+  }
+  // Without TLS.
+  for (
+    const [database, expected] of [["plain", "in"], ["secure", none], ["shown", none]] as const
+  ) {
+    let end = "in";
+    await RawClient.login(secure, { user: "ann", database, password: "right" })
+      .then((client) => client.end())
+      .catch((error: ServerError) => end = `${error.code} ${error.fields.message}`);
+    assert.is(end, expected, database);
+  }
+  await secure.stop();
+});
+
+tests("auth_type cert takes who has a certificate with the name", async () => {
+  const secure = await startPgweir({
+    ini: {
+      databases: { open: server },
+      pgbouncer: { ...tls, auth_type: "cert", client_tls_sslmode: "verify-full" },
+    },
+    userlist,
+  });
+  assert.is(await overTls(secure, "ann", "ann", "open"), "ann");
+  for (const user of ["all", "stranger"]) {
+    assert.is(
+      await overTls(secure, "ann", user, "open"),
+      "28000 certificate authentication failed",
+    );
+  }
+  await secure.stop();
+});
 
 tests("another system user is who the map says", async () => {
   if (process.getuid?.() !== 0) return;
