@@ -102,6 +102,12 @@ export function poolSizeFor(config: Config, database: string, user: string): num
     config.settings.defaultPoolSize;
 }
 
+/** Server connections that a pool keeps open while it is in use: never more than it may have. */
+export function minPoolSizeFor(config: Config, database: DatabaseConfig, user: string): number {
+  const minimum = database.minPoolSize ?? config.settings.minPoolSize;
+  return Math.min(minimum, poolSizeFor(config, database.name, user));
+}
+
 /** How a client's server connections are given back: by its user, else the database, else the setting. */
 export function poolModeFor(
   config: Config,

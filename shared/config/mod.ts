@@ -4,7 +4,13 @@
 export { type BudgetAuth, parseBudgetAuth } from "./budget_auth.ts";
 export { parseConnectionString } from "./connstr.ts";
 export type { ConnectionString, Pair } from "./connstr.ts";
-export { CONSOLE_DATABASE, lookupDatabase, poolModeFor, poolSizeFor } from "./config.ts";
+export {
+  CONSOLE_DATABASE,
+  lookupDatabase,
+  minPoolSizeFor,
+  poolModeFor,
+  poolSizeFor,
+} from "./config.ts";
 export type { Config, DatabaseConfig, PoolMode, UserConfig } from "./config.ts";
 export { loadConfig } from "./load.ts";
 export type { Loaded } from "./load.ts";

@@ -247,7 +247,7 @@ const verdicts: readonly (readonly [string, string])[] = [
   ["logfile = /var/log/p.log\npidfile = /run/p.pid\nuser = nobody\nunix_socket_group = g", ""],
   ["syslog = 1\nsyslog_facility = LOCAL3\nsyslog_ident = p", ""],
   ["job_name = p", `warning job_name = "p" has no effect: it names a Windows service in PgBouncer`],
-  ["min_pool_size = 5", `warning min_pool_size = "5" has no effect in this version`],
+  ["min_pool_size = 5", ""],
   ["query_wait_notify = 5.0", ""],
   ["budget_auth = user=root password='it''s' dbname=postgres", ""],
   ["budget_auth = user=root", ""],

@@ -3,7 +3,12 @@
 // asked of the control thread, and the answer comes as an event.
 
 import { randomFillSync } from "node:crypto";
-import type { Config, DatabaseConfig, Settings } from "../../../shared/config/mod.ts";
+import {
+  type Config,
+  type DatabaseConfig,
+  minPoolSizeFor,
+  type Settings,
+} from "../../../shared/config/mod.ts";
 import {
   clientsDbLeaf,
   clientsLeaf,
@@ -461,6 +466,7 @@ export class Plane {
     const now = this.reactor.now;
     const thorough = this.#sweeps++ % 10 === 0;
     this.#timeouts.sweep(now);
+    if (thorough) this.#openStanding();
     for (const pool of this.pools.values()) pool.sweep(now, thorough);
     this.notifier.sweep(now);
     this.budget.sweep(now);
@@ -482,6 +488,16 @@ export class Plane {
       for (const stats of [...all, this.consoleStats]) stats.endPeriod(now - this.#lastPeriodAt);
       this.#lastPeriodAt = now;
       if (this.settings.logStats) this.control.log("info", statsLine(all));
+    }
+  }
+
+  /** Pools that are kept up before a client comes. */
+  #openStanding(): void {
+    for (const database of this.config.databases.values()) {
+      const { user } = database;
+      if (user !== null && minPoolSizeFor(this.config, database, user) > 0) {
+        this.poolOf(database, user);
+      }
     }
   }
 

@@ -1,11 +1,12 @@
 // The server connections of one (database, user) and the clients that wait for one. Strictly first
 // come, first served; idle servers last in, first out, so that the ones not needed grow old.
-// Invariants: an idle server and a waiting client never exist at once after `dispatch`; a server holds
+// Invariants: an idle server that needs no test and a waiting client never exist at once after `dispatch`; a server holds
 // a slot of the lease from before it connects until PostgreSQL has closed its end.
 
 import {
   CONSOLE_DATABASE,
   type DatabaseConfig,
+  minPoolSizeFor,
   type Settings,
 } from "../../../shared/config/mod.ts";
 import { type Lease, poolLeaf } from "../../../shared/ledger/mod.ts";
@@ -28,13 +29,17 @@ import { Dialects, type Extra, type ParameterSet, sameValues, spelledName } from
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { ServerConnection } from "./server.ts";
+import { ownLimitMs } from "./server_age.ts";
 import type { ServerOwner } from "./server_owner.ts";
 import { ServerState } from "./server_state.ts";
+import { ServerTests } from "./server_tests.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import { StatementTable } from "./statements.ts";
 import { Counter, PoolStats } from "./stats.ts";
 import { noCounts } from "./texts.ts";
 
+/** After some were taken for others: how long the pool keeps no more than it needs. */
+const coldMs = 30_000;
 /** Greetings kept, one per set of client parameters. */
 const greetingsMax = 100;
 /** What stands behind the key in a greeting: ReadyForQuery. */
@@ -106,6 +111,9 @@ export class Pool implements LeaseOwner, ServerOwner {
   readonly #retry = new LoginRetry();
   /** Servers that run connect_query, with what is told of them if they don't come through. */
   readonly #priming = new Map<ServerConnection, Refusal>();
+  readonly #tests: ServerTests;
+  /** No servers are opened before that for nobody. */
+  #coldUntil = 0;
   #nextHost = 0;
   readonly #demands = new Array<number>(demandsKept).fill(0);
   #demandAt = 0;
@@ -129,6 +137,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     { password, credential }: PoolLogin,
   ) {
     this.plane = plane;
+    this.#tests = new ServerTests(plane);
     this.statements = new StatementTable(plane.statementMemory);
     this.database = database;
     this.user = user;
@@ -250,8 +259,37 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.counters[Counter.waitTime]! += this.plane.reactor.now - client.waitingSince;
   }
 
+  /** An idle server that may be used as it is. */
   #takeIdle(): ServerConnection | undefined {
-    return this.plane.settings.serverRoundRobin ? this.idle.shift() : this.idle.pop();
+    const { idle } = this;
+    if (!this.plane.settings.serverRoundRobin) {
+      // The others have been idle for longer.
+      const latest = idle.at(-1);
+      return latest === undefined || this.#tests.isDue(latest) ? undefined : idle.pop();
+    }
+    const index = idle.findIndex((server) => !this.#tests.isDue(server));
+    return index < 0 ? undefined : idle.splice(index, 1)[0];
+  }
+
+  /** Idle servers that are to be tested before they are used. */
+  get untested(): number {
+    return this.idle.filter((server) => this.#tests.isDue(server)).length;
+  }
+
+  /** Tests idle servers for clients that wait: only as many as they need, while that seems enough. */
+  #test(): void {
+    while (
+      this.idle.length > 0 &&
+      (this.#tests.hopeful < this.waiting || this.#tests.areSuspicious)
+    ) {
+      const server = this.plane.settings.serverRoundRobin ? this.idle.shift() : this.idle.pop();
+      this.#tests.start(server as ServerConnection);
+    }
+  }
+
+  /** Clients that wait, without those that will have a server in a moment. */
+  get #unserved(): number {
+    return Math.max(0, this.waiting - this.#tests.hopeful);
   }
 
   /** Gives idle servers to the oldest waiters, and opens more for those that are left. */
@@ -281,12 +319,49 @@ export class Pool implements LeaseOwner, ServerOwner {
 
   /** Opens server connections for the clients that wait: all at once, as far as slots go. */
   grow(): void {
-    const now = this.plane.reactor.now;
-    let room = Math.min(this.waiting, this.#retry.allowed(now)) - this.#connecting;
+    this.#test();
+    this.#openUpTo(this.#unserved, this.#demand());
+  }
+
+  /** Opens what is missing of min_pool_size, all at once; of failing servers one, to see whether they do. */
+  #warm(now: number): void {
+    const { lease, plane } = this;
+    const missing = this.#minimum - this.servers.size;
+    if (missing <= 0 || now < this.#coldUntil || plane.stopping) return;
+    const demand = this.servers.size + missing;
+    // Asked for, and not to be had: others need it more.
+    if (lease.room === 0 && lease.wanted >= demand && lease.answered && !lease.pending) {
+      this.#coldUntil = now + coldMs;
+      return;
+    }
+    this.#openUpTo(missing + this.#connecting, demand);
+  }
+
+  /** How many servers are kept, whether they are needed or not. */
+  get #minimum(): number {
+    const { config, seat } = this.plane;
+    const minimum = minPoolSizeFor(config, this.database, this.user);
+    if (minimum === 0 || (this.clients === 0 && !this.#isStanding)) return 0;
+    // Each worker has a part of what the host keeps.
+    return Math.ceil(minimum / seat.count);
+  }
+
+  /** Whether it is kept up without any client: its user is the database's, and it can log in by itself. */
+  get #isStanding(): boolean {
+    if (this.user !== this.database.user) return false;
+    const { password, credential } = this;
+    return password !== null || credential === null || credential.md5 !== null ||
+      credential.scramKeys !== null;
+  }
+
+  /** Opens servers until so many are on their way; `demand` is what the pool wants if that lacks slots. */
+  #openUpTo(wanted: number, demand: number): void {
+    const { now } = this.plane.reactor;
+    let room = Math.min(wanted, this.#retry.allowed(now)) - this.#connecting;
     if (room <= 0) return;
     this.plane.budget.expire();
     if (room > this.lease.room) {
-      this.#want(this.#demand());
+      this.#want(demand);
       this.plane.budget.ask();
       room = this.lease.room;
     }
@@ -315,7 +390,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   /** Servers that are in use or on their way, and clients that wait for more. */
   #demand(): number {
     return this.servers.size - this.idle.length - this.#connecting +
-      Math.max(this.waiting, this.#connecting);
+      Math.max(this.#unserved, this.#connecting);
   }
 
   #want(demand: number): void {
@@ -331,6 +406,8 @@ export class Pool implements LeaseOwner, ServerOwner {
     while (this.servers.size > this.lease.limit) {
       const server = this.idle[0];
       if (server === undefined) break;
+      // Others need it more.
+      this.#coldUntil = this.plane.reactor.now + coldMs;
       server.close("evicted");
     }
     if (!this.plane.budget.isLost) return;
@@ -481,13 +558,14 @@ export class Pool implements LeaseOwner, ServerOwner {
 
   onIdle(server: ServerConnection): void {
     if (this.#priming.delete(server)) this.#onOpened();
+    this.#tests.onIdle(server);
     if (server.closeNeeded) {
       server.close("close_needed");
       return;
     }
     // A lifetime of 0 means one use, so not before the first.
     const used = server.linkedAt > 0;
-    if (used && this.plane.reactor.now - server.connectedAt >= this.lifetimeMs) {
+    if (used && this.plane.reactor.now - server.connectedAt >= this.#own(server, this.lifetimeMs)) {
       server.close("server lifetime over");
       return;
     }
@@ -502,6 +580,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   onClosed(server: ServerConnection): void {
     if (server.login !== null) this.#count(-1);
     this.servers.delete(server);
+    this.#tests.onClosed(server);
     const index = this.idle.indexOf(server);
     if (index >= 0) this.idle.splice(index, 1);
     const failure = this.#priming.get(server);
@@ -560,24 +639,32 @@ export class Pool implements LeaseOwner, ServerOwner {
   /** Called ten times a second; `thorough`: servers are looked at too, once a second. */
   sweep(now: number, thorough: boolean): void {
     if (this.waiting > 0) this.grow();
+    else this.#warm(now);
     if (thorough) this.#sweepServers(now);
   }
 
   #sweepServers(now: number): void {
     const { serverIdleTimeoutMs } = this.plane.settings;
+    const minimum = this.#minimum;
     for (const server of [...this.servers]) {
-      const age = now - server.connectedAt;
       if (server.login !== null) {
         server.login.checkTime(now);
       } else if (server.state === ServerState.idle) {
-        const idleFor = now - server.idleSince;
-        if (age >= this.lifetimeMs && (server.linkedAt > 0 || this.lifetimeMs > 0)) {
+        const mayEnd = server.linkedAt > 0 || this.lifetimeMs > 0;
+        if (mayEnd && now - server.connectedAt >= this.#own(server, this.lifetimeMs)) {
           server.close("server lifetime over");
-        } else if (serverIdleTimeoutMs > 0 && idleFor >= serverIdleTimeoutMs) {
+        } else if (
+          serverIdleTimeoutMs > 0 && this.servers.size > minimum &&
+          now - server.idleSince >= this.#own(server, serverIdleTimeoutMs)
+        ) {
           server.close("server idle timeout");
         }
       }
     }
+  }
+
+  #own({ id }: ServerConnection, limitMs: number): number {
+    return ownLimitMs(limitMs, id, this.plane.seat.workerId);
   }
 
   /** Where the next server connection goes. */

@@ -236,7 +236,7 @@ export class ServerConnection implements StreamOwner {
     this.upkeep.end();
     // Anywhere else it could become a part of what was sent before.
     if (wasIdle && this.stream.pending === 0) this.stream.sendBytes(terminate);
-    this.plane.departures.add(this, this.requests.count > 0);
+    this.plane.departures.add(this, this.requests.count > 0 && !this.upkeep.isTest);
     this.login?.abandon();
     this.prepared.clear();
     this.#tail = null;

@@ -4,7 +4,7 @@
 export const ServerState = {
   /** connect() or login going on; leaves to tested, idle or closed. */
   login: "login",
-  /** In the pool's idle list; leaves when linked or closed. */
+  /** In the pool's idle list; leaves when linked, tested or closed. */
   idle: "idle",
   /** Linked to a client, or looks one up; leaves when that gives it back, or closed. */
   active: "active",
@@ -21,7 +21,7 @@ const from: Record<ServerState, readonly ServerState[]> = {
   idle: ["login", "active", "being_canceled", "tested"],
   active: ["idle", "login"],
   being_canceled: ["active", "tested"],
-  tested: ["login", "active", "being_canceled"],
+  tested: ["login", "idle", "active", "being_canceled"],
   closed: ["login", "idle", "active", "being_canceled", "tested"],
 };
 

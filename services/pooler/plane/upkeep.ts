@@ -32,6 +32,8 @@ export class Upkeep {
   #resetDue = false;
   #rolledBack = false;
   #timer: Timer | null = null;
+  /** All it is asked is whether it answers. */
+  isTest = false;
 
   constructor(server: ServerConnection) {
     this.#server = server;
@@ -176,6 +178,21 @@ export class Upkeep {
         server.residue.locksUnsure = false;
         client.pin(locked || failure !== null);
         client.resumeLinked();
+      },
+    });
+  }
+
+  /** Asks an idle server for an answer; closes it if there is none. */
+  test(sql: string): void {
+    const server = this.#server;
+    server.move(ServerState.tested);
+    this.isTest = true;
+    this.#limit(choreMs, "test query failed: timeout");
+    server.ask(sql, {
+      onTag: null,
+      onEnd: (failure) => {
+        this.isTest = false;
+        if (failure !== null) server.close(`test query failed: ${failure.message}`);
       },
     });
   }

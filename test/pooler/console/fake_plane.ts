@@ -82,6 +82,7 @@ export function fakePool(
     user: entry.user ?? user,
     clients: 0,
     waiting: 0,
+    untested: 0,
     firstWaiter: null,
     stats: new PoolStats(),
     statements: { size: 0 },

@@ -81,6 +81,8 @@ export interface PoolView {
   /** Clients logged in here, waiting ones included. */
   readonly clients: number;
   readonly waiting: number;
+  /** Idle servers that are to be tested before they are used. */
+  readonly untested: number;
   readonly firstWaiter: { readonly waitingSince: number } | null;
   readonly stats: PoolStats;
   readonly statements: { readonly size: number };
