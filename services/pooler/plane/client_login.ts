@@ -311,7 +311,7 @@ export class ClientLogin {
     // Who is in the auth_file is not looked up.
     const target = credential === null ? authTarget(plane.config, client.database) : null;
     if (target === null) {
-      this.#challengeAs(credential);
+      this.#challengeAs(credential, false);
     } else if ("problem" in target) {
       plane.control.log("error", target.problem);
       this.#refuse(refusals.lookupRefused);
@@ -334,9 +334,12 @@ export class ClientLogin {
       return;
     }
     const credential = result.kind === "user" ? new Credential(result.secret) : null;
-    // As in PgBouncer it is who auth_query says it is, with PostgreSQL's spelling of the name.
-    if (credential !== null) this.#client.user = credential.user;
-    this.#challengeAs(credential);
+    if (result.kind === "user") {
+      // As in PgBouncer it is who auth_query says it is, with PostgreSQL's spelling of the name.
+      this.#client.user = result.secret.user;
+      this.#client.plane.strangers.onFound(result.secret.kind);
+    }
+    this.#challengeAs(credential, true);
   }
 
   #matchingRule(): HbaRule | null {
@@ -351,10 +354,11 @@ export class ClientLogin {
   }
 
   /** Asks for the proof of what is known of the user; null = nothing, and that is not to be noticed. */
-  #challengeAs(credential: Credential | null): void {
-    const { plane } = this.#client;
+  #challengeAs(credential: Credential | null, lookedUp: boolean): void {
+    const { plane, user } = this.#client;
+    const method = this.#rule?.method ?? plane.settings.authType;
     this.#credential = credential;
-    switch (this.#rule?.method ?? plane.settings.authType) {
+    switch (method) {
       case "trust":
         if (credential === null) this.#refuse(refusals.trustFailed);
         else this.#proven();
@@ -370,23 +374,34 @@ export class ClientLogin {
       }
       case "plain":
       case "password":
-        this.#ask({ at: "cleartext" }, authenticationCleartext());
-        return;
       case "md5":
-        if (credential !== null && credential.scram !== null && credential.password === null) {
-          this.#offerScram(credential);
-          return;
-        }
-        {
-          const salt = new Uint8Array(randomBytes(4));
-          this.#ask({ at: "md5", salt }, authenticationMd5(salt));
-        }
+      case "scram-sha-256": {
+        const { scramIterations } = plane.settings;
+        const shown = credential?.provesBy(method)
+          ? credential
+          : plane.strangers.credential(user, scramIterations, method, lookedUp);
+        this.#credential = shown;
+        this.#askForPassword(method, shown);
         return;
-      case "scram-sha-256":
-        this.#offerScram(credential);
-        return;
+      }
       default:
         this.#refuse(refusals.noMethod);
+    }
+  }
+
+  #askForPassword(
+    method: "plain" | "password" | "md5" | "scram-sha-256",
+    credential: Credential,
+  ): void {
+    // A SCRAM secret can be proved by SCRAM alone.
+    const isMd5 = method === "md5" && (credential.md5 ?? credential.password) !== null;
+    if (isMd5) {
+      const salt = new Uint8Array(randomBytes(4));
+      this.#ask({ at: "md5", salt }, authenticationMd5(salt));
+    } else if (method === "plain" || method === "password") {
+      this.#ask({ at: "cleartext" }, authenticationCleartext());
+    } else {
+      this.#offerScram(credential);
     }
   }
 
@@ -428,7 +443,7 @@ export class ClientLogin {
     this.#client.stream.sendBytes(message);
   }
 
-  #offerScram(credential: Credential | null): void {
+  #offerScram(credential: Credential): void {
     const plane = this.#client.plane;
     const offer = (secret: ScramSecret | null) => {
       if (this.#step.at === "over") return;
@@ -437,10 +452,6 @@ export class ClientLogin {
       );
       this.#ask({ at: "saslInitial", exchange }, authenticationSasl(["SCRAM-SHA-256"]));
     };
-    if (credential === null) {
-      offer(null);
-      return;
-    }
     this.#later((done) => {
       const { control, mockKey, settings } = plane;
       credential.scramSecret(control, mockKey, settings.scramIterations, (secret) => {
@@ -456,13 +467,10 @@ export class ClientLogin {
         this.#checkCleartext(body);
         return;
       case "md5": {
-        const credential = this.#credential;
-        const secret = credential === null ? null : credential.md5 ??
-          (credential.password === null ? null : md5Secret(credential.user, credential.password));
-        // The same work for a user that has no such secret: time tells nothing.
-        const known = secret ?? md5Secret(this.#client.user, "");
-        const right = verifyMd5Response(known, step.salt, withoutZero(body));
-        if (right && secret !== null) this.#proven();
+        const { user, md5, password, isMock } = this.#credential as Credential;
+        const secret = md5 ?? md5Secret(user, password ?? "");
+        const right = verifyMd5Response(secret, step.salt, withoutZero(body));
+        if (right && !isMock) this.#proven();
         else this.#refuse(refusals.passwordFailed);
         return;
       }
@@ -493,8 +501,12 @@ export class ClientLogin {
           this.#refuse({ code: result.sqlstate, message: result.message });
           return;
         }
-        const credential = this.#credential;
-        if (credential !== null && credential.scram !== null) {
+        const credential = this.#credential as Credential;
+        if (credential.isMock) {
+          this.#refuse(refusals.saslFailed);
+          return;
+        }
+        if (credential.scram !== null) {
           credential.scramKeys = {
             clientKey: result.clientKey,
             serverKey: credential.scram.serverKey,
@@ -508,14 +520,13 @@ export class ClientLogin {
   }
 
   #checkCleartext(body: Uint8Array): void {
-    const credential = this.#credential;
+    const credential = this.#credential as Credential;
     const given = withoutZero(body);
     const client = this.#client;
     const judge = (right: boolean) => {
-      if (right && given.length > 0) this.#proven();
+      if (right && given.length > 0 && !credential.isMock) this.#proven();
       else this.#refuse(refusals.passwordFailed);
     };
-    if (credential === null) return judge(false);
     if (credential.password !== null) {
       // As PostgreSQL would judge it, which has no clear text to compare with.
       return judge(sameText(preparePassword(credential.password), preparePassword(given)));

@@ -23,7 +23,11 @@ export class Credential {
   scramKeys: ScramKeys | null = null;
   #waiting: ((secret: ScramSecret | null) => void)[] | null = null;
 
-  constructor(secret: UserSecret) {
+  /** Stands in for a user that is not known: no proof of it is taken. */
+  readonly isMock: boolean;
+
+  constructor(secret: UserSecret, isMock = false) {
+    this.isMock = isMock;
     this.user = secret.user;
     this.secret = secret.secret;
     this.password = secret.kind === "plain" ? secret.secret : null;
@@ -36,6 +40,12 @@ export class Credential {
     const { scram } = this;
     return scram !== null && scram.iterations === iterations &&
       scram.salt.length === salt.length && scram.salt.every((byte, i) => byte === salt[i]);
+  }
+
+  /** Whether a client could prove to have its secret. */
+  provesBy(method: string): boolean {
+    if (this.password !== null || this.scram !== null) return true;
+    return this.md5 !== null && method !== "scram-sha-256";
   }
 
   /** Gives the SCRAM secret; null if the user cannot have one. May call back at once. */

@@ -54,6 +54,7 @@ import type { ServerConnection } from "./server.ts";
 import { StartupReader } from "./startup.ts";
 import { StatementMemory } from "./statement_memory.ts";
 import { PoolStats } from "./stats.ts";
+import { Strangers } from "./strangers.ts";
 import { Texts } from "./texts.ts";
 import { Timeouts } from "./timeouts.ts";
 import { PlaneTls } from "./tls.ts";
@@ -88,6 +89,7 @@ export class Plane {
   readonly statementMemory = new StatementMemory();
   readonly tls: PlaneTls;
   readonly mockKey: Uint8Array;
+  readonly strangers: Strangers;
   readonly startedAt: number;
   readonly budget: Budget;
   /** max_client_conn. */
@@ -141,6 +143,8 @@ export class Plane {
     this.version = start.version;
     this.tls = new PlaneTls(this.settings, (message) => control.log("warning", message));
     this.mockKey = start.mockKey;
+    this.strangers = new Strangers(start.mockKey);
+    this.strangers.know(start.config.userlist.values());
     this.tracker = new ParameterTracker(this.settings.trackExtraParameters);
     this.startups = new StartupReader(this.tracker, this.settings);
     this.tracksStatements = this.settings.maxPreparedStatements > 0;
@@ -176,6 +180,7 @@ export class Plane {
     this.startups = new StartupReader(this.tracker, this.settings);
     this.tracksStatements = this.settings.maxPreparedStatements > 0;
     this.budget.setRules(config);
+    this.strangers.know(config.userlist.values());
     for (const user of this.#credentials.keys()) {
       const isSame = this.settings.scramIterations === before.settings.scramIterations &&
         before.userlist.get(user)?.secret === config.userlist.get(user)?.secret;

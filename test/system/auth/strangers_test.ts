@@ -4,6 +4,8 @@
 import {
   Backend,
   cancelKeyWorker,
+  deriveScramSecret,
+  formatScramSecret,
   md5Response,
   md5Secret,
   parseAuthentication,
@@ -40,6 +42,9 @@ const userlist = {
   nothing: "",
   admin: "right",
 };
+const stored40k = formatScramSecret(
+  deriveScramSecret(new Uint8Array(32).fill(1), new Uint8Array(16).fill(2), 40_000),
+);
 const deadPort = await freePort();
 const databases = {
   postgres: `host=127.0.0.1 port=${postgres.port}`,
@@ -80,7 +85,12 @@ interface Seen {
 }
 
 /** Logs in with a wrong password and keeps all that can be seen. */
-async function attempt(pooler: Pgweir, user: string, database: string): Promise<Seen> {
+async function attempt(
+  pooler: Pgweir,
+  user: string,
+  database: string,
+  password = "wrong",
+): Promise<Seen> {
   const client = await RawClient.connect(pooler);
   client.startup({ user, database });
   const replies: string[] = [];
@@ -101,9 +111,9 @@ async function attempt(pooler: Pgweir, user: string, database: string): Promise<
     }
     const asked = parseAuthentication(message.body);
     if (asked.kind === "md5") {
-      client.send(passwordMessage(md5Response(md5Secret(user, "wrong"), asked.salt)));
+      client.send(passwordMessage(md5Response(md5Secret(user, password), asked.salt)));
     } else if (asked.kind === "cleartext") {
-      client.send(passwordMessage("wrong"));
+      client.send(passwordMessage(password));
     } else if (asked.kind === "sasl") {
       client.send(saslInitialResponse(scramSha256, scram.first()));
     } else if (asked.kind === "saslContinue") {
@@ -130,20 +140,69 @@ for (const auth of ["scram-sha-256", "md5", "plain"]) {
   // other words, or after another number of messages.
   tests(`every failed login looks the same with auth_type ${auth}`, async () => {
     const pooler = await start({ auth_type: auth });
-    let first: Seen | null = null;
+    // Whose secret is a SCRAM secret is asked for SCRAM by md5 too, as PostgreSQL does it; and so are some strangers,
+    // always the same ones.
+    const shapes = new Map<string, ParsedError>();
+    const known = await attempt(pooler, "postgres", "postgres");
+    const hashed = await attempt(pooler, "hashed", "postgres");
+    for (const { replies, error } of [known, hashed]) shapes.set(replies, error);
+    assert.is(shapes.size, auth === "md5" ? 2 : 1);
+    const byUser = new Map([["hashed", hashed.replies], ["nothing", ""], ["stranger", ""]]);
     for (const [user, database] of ATTEMPTS) {
-      // Whose secret is a SCRAM secret is asked for SCRAM by md5 too, as PostgreSQL does it.
-      if (auth === "md5" && user === "hashed") continue;
       const seen = await attempt(pooler, user, database);
-      first ??= seen;
-      assert.is(seen.replies, first.replies, `${user} to ${database}`);
-      assert.equal(seen.error, first.error, `${user} to ${database}`);
+      const before = byUser.get(user) ?? known.replies;
+      if (before !== "") assert.is(seen.replies, before, `${user} to ${database}`);
+      byUser.set(user, seen.replies);
+      assert.equal(seen.error, shapes.get(seen.replies), `${user} to ${database}`);
       assert.is(seen.error.code, "28P01");
       assert.not.match(JSON.stringify(seen.error), /stranger|nowhere|dead|127\.0|outsider|closed/);
     }
     await pooler.stop();
   });
 }
+
+const median = (values: readonly number[]) =>
+  [...values].sort((a, b) => a - b)[values.length >> 1]!;
+
+// A wrong clear password took milliseconds where there was a SCRAM secret to compare it with, and none where there
+// was no user; and md5 asked strangers for md5 where all users have SCRAM secrets.
+tests("strangers look and take as long as users whose secrets are SCRAM secrets", async () => {
+  for (const auth of ["plain", "md5"]) {
+    const pooler = await startPgweir({
+      ini: { databases, pgbouncer: { auth_type: auth, scram_iterations: 40_000 } },
+      userlist: { hashed: stored40k },
+    });
+    const took: Record<string, number[]> = { hashed: [], stranger: [] };
+    for (let i = 0; i < 20; i++) {
+      for (const [user, times] of Object.entries(took)) {
+        const at = performance.now();
+        const seen = await attempt(pooler, user, "postgres", `wrong ${i}`);
+        times.push(performance.now() - at);
+        assert.is(seen.replies, auth === "plain" ? "R E(28P01)" : "R R E(28P01)");
+      }
+    }
+    const [known, stranger] = Object.values(took).map(median);
+    assert.ok(stranger! > known! / 2 && stranger! < known! * 2, `${auth}: ${known} ${stranger} ms`);
+    await pooler.stop();
+  }
+});
+
+tests("who is looked up and not found looks like who is found", async () => {
+  const pooler = await startPgweir({
+    ini: { databases, pgbouncer: { auth_type: "md5", auth_user: "postgres" } },
+    userlist: { postgres: "plain" },
+  });
+  const known = await attempt(pooler, "hashed", "postgres");
+  for (const user of ["stranger", "outsider", "expired"]) {
+    const seen = await attempt(pooler, user, "postgres");
+    assert.is(seen.replies, known.replies, user);
+    assert.equal(seen.error, known.error, user);
+    assert.is(seen.iterations, known.iterations);
+    assert.is(seen.salt.split(",").length, known.salt.split(",").length);
+    assert.is(seen.salt, (await attempt(pooler, user, "postgres")).salt);
+  }
+  await pooler.stop();
+});
 
 // A stranger asked twice: real users have one salt, unknown ones had a new one each time, or one for each
 // worker, or the iterations of another setting.
