@@ -122,7 +122,10 @@ for (const [auth, pooler] of poolers) {
     const wanted = auth === "plain" ? 3 : auth === "md5" ? 5 : 10;
     for (const user of [...Object.keys(USERS), "nothing", "stranger"]) {
       const upgraded = auth === "md5" && user === "hash_scram";
-      assert.is(await asked(pooler, user), upgraded ? 10 : wanted, user);
+      const first = await asked(pooler, user);
+      // Who is not known, or has no secret, looks like any of the others.
+      if (auth === "md5" && !(user in USERS)) assert.ok(first === 5 || first === 10, user);
+      else assert.is(first, upgraded ? 10 : wanted, user);
     }
   });
 
