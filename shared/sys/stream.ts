@@ -37,10 +37,11 @@ export interface StreamOwner {
    */
   onHangup(): void;
   /**
-   * After startTls() or expectTls(): the handshake is over, and what follows is encrypted; or it failed,
-   * `problem` says why, and only close() and closeWhenDrained() are left.
+   * After startTls() or expectTls(): the handshake is over, and with 0 what follows is encrypted. After an
+   * errno, which `problem` explains, only close() and closeWhenDrained() are left; EPROTO means that the two
+   * sides do not agree, anything else that the connection broke.
    */
-  onSecured?(problem: string | null): void;
+  onSecured?(errno: number, problem: string): void;
 }
 
 type Phase =
@@ -197,16 +198,17 @@ export class Stream implements EventSource {
 
   /**
    * Begins a handshake; `host` is whom a client means to talk to. Nothing may be pending: whoever is to be
-   * told before has to be told whole. The owner is told by onSecured(), never from within this call.
+   * told before has to be told whole. The owner is told by onSecured(), never from within this call. Throws
+   * TlsError for a host that can't be checked; the stream is as it was.
    */
   startTls(context: TlsContext, host = ""): void {
     if (this.#phase !== "open" || this.pending > 0) {
       const is = `the stream is ${this.#phase}, ${this.pending} bytes pending`;
       throw new Error(`start TLS: ${is}, wanted an open one with none`);
     }
+    this.#handshake = context.session(this.fd, host);
     this.#phase = "securing";
     this.#hotFd = -1;
-    this.#handshake = context.session(this.fd, host);
     this.#watch();
   }
 
@@ -352,14 +354,14 @@ export class Stream implements EventSource {
       this.#handshake = null;
       this.#watch();
       this.#readAgain(tls);
-      this.#owner.onSecured?.(null);
+      this.#owner.onSecured?.(0, "");
       return;
     }
     this.#phase = "unsecured";
     this.#reading = "over";
     this.#hangupTold = true;
     this.#watch();
-    this.#owner.onSecured?.(tls.problem);
+    this.#owner.onSecured?.(result === 0 ? Errno.ECONNRESET : -result, tls.problem);
   }
 
   #decrypt(tls: TlsSession, buffer: NativeBuffer, offset: number, length: number): number {

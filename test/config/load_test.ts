@@ -232,8 +232,8 @@ const verdicts: readonly (readonly [string, string])[] = [
   ],
   ["server_tls_sslmode = disable", ""],
   [
-    "server_tls_sslmode = verify-full",
-    `error server_tls_sslmode = "verify-full" is not supported: this version has no TLS towards servers`,
+    "server_tls_cert_file = x.crt",
+    "error server_tls_cert_file is set and server_tls_key_file is empty: both are needed",
   ],
   ["max_user_connections = 9", ""],
   [

@@ -35,6 +35,21 @@ export class CertificateAuthority {
 
   /** Signs a certificate for a common name; `hosts` are DNS names or IP addresses it is valid for. */
   issue(name: string, hosts: readonly string[] = []): Certificate {
+    return this.#issue(name, hosts, (file) => this.#newKey(file), "sha256");
+  }
+
+  /** The same with an RSA key, signed with another hash. */
+  issueRsa(name: string, hosts: readonly string[], hash: "sha256" | "sha384"): Certificate {
+    const newKey = (file: string) => ["-newkey", "rsa:2048", "-nodes", "-keyout", file];
+    return this.#issue(name, hosts, newKey, hash);
+  }
+
+  #issue(
+    name: string,
+    hosts: readonly string[],
+    newKey: (file: string) => string[],
+    hash: string,
+  ): Certificate {
     const base = join(this.dir, name.replace(/[^a-z0-9_.-]/gi, "_"));
     const certFile = `${base}.crt`;
     const keyFile = `${base}.key`;
@@ -44,9 +59,19 @@ export class CertificateAuthority {
       "basicConstraints=CA:FALSE\n" +
         (hosts.length > 0 ? `subjectAltName=${alternatives.join(",")}\n` : ""),
     );
-    this.#openssl("req", ...this.#newKey(keyFile), "-out", `${base}.csr`, "-subj", `/CN=${name}`);
+    this.#openssl("req", ...newKey(keyFile), "-out", `${base}.csr`, "-subj", `/CN=${name}`);
     this.#openssl(
-      ...["x509", "-req", "-in", `${base}.csr`, "-CA", this.caFile, "-CAkey", this.#keyFile],
+      ...[
+        "x509",
+        "-req",
+        `-${hash}`,
+        "-in",
+        `${base}.csr`,
+        "-CA",
+        this.caFile,
+        "-CAkey",
+        this.#keyFile,
+      ],
       ...["-CAcreateserial", "-days", "2", "-extfile", `${base}.ext`, "-out", certFile],
     );
     return { certFile, keyFile };

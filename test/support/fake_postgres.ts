@@ -4,6 +4,7 @@
 
 import { readFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { createServer as createTlsServer } from "node:tls";
 import {
   authenticationOk,
   Backend,
@@ -23,6 +24,7 @@ import {
   rowDescription,
   type StartupPacket,
 } from "../../shared/wire/mod.ts";
+import type { Certificate } from "./certificates.ts";
 import { sendByteByByte, sendCut } from "./slow_send.ts";
 
 export interface FakeOptions {
@@ -38,6 +40,8 @@ export interface FakeOptions {
   readonly onCancel?: (processId: number, secret: Uint8Array) => void | Promise<void>;
   /** What is answered to SSLRequest; default "N". Anything may follow the first byte. */
   readonly tlsAnswer?: string;
+  /** Answers SSLRequest with "S", and goes on encrypted. */
+  readonly tls?: Certificate;
   /** Its end of a connection stays open when the other end was closed, until a handler ends it. */
   readonly lingers?: boolean;
 }
@@ -66,6 +70,7 @@ export class FakeSession {
   readonly key: { readonly processId: number; readonly secret: Uint8Array } | null;
   /** Everything the client sent after its startup packet. */
   readonly messages: Message[] = [];
+  readonly encrypted: boolean;
   /** Fulfilled when the connection is closed. */
   readonly closed: Promise<void>;
   isClosed = false;
@@ -80,11 +85,13 @@ export class FakeSession {
     startup: StartupPacket,
     key: { processId: number; secret: Uint8Array } | null,
     settings: Readonly<Record<string, string>>,
+    encrypted: boolean,
   ) {
     this.startup = startup;
     this.key = key;
     this.#socket = socket;
     this.#settings = settings;
+    this.encrypted = encrypted;
     this.#ports = [socket.localPort ?? 0, socket.remotePort ?? 0];
     this.closed = new Promise((resolve) =>
       socket.on("close", () => {
@@ -210,7 +217,11 @@ export class FakePostgres {
   /** Every session so far, also closed ones. */
   readonly sessions: FakeSession[] = [];
   /** Every cancel request so far. */
-  readonly cancels: { readonly processId: number; readonly secret: Uint8Array }[] = [];
+  readonly cancels: {
+    readonly processId: number;
+    readonly secret: Uint8Array;
+    readonly encrypted: boolean;
+  }[] = [];
   /** Changes apply to what comes next. */
   options: FakeOptions;
   readonly #server: Server;
@@ -245,7 +256,7 @@ export class FakePostgres {
     await closed;
   }
 
-  #accept(socket: Socket): void {
+  #accept(socket: Socket, encrypted = false): void {
     this.#sockets.add(socket);
     socket.on("close", () => this.#sockets.delete(socket));
     // What the pooler does to the connection is what tests look at; here it is no error.
@@ -266,17 +277,23 @@ export class FakePostgres {
         const packet = reader.nextInitialPacket();
         if (packet === null) return;
         const initial = parseInitialPacket(packet, 0, packet.length);
-        if (initial.kind === "ssl") {
-          socket.write(bytesOf(this.options.tlsAnswer ?? "N"));
+        if (initial.kind === "ssl" && this.options.tls !== undefined) {
+          return this.#secure(socket, this.options.tls);
+        } else if (initial.kind === "ssl") {
+          const answer = this.options.tlsAnswer ?? "N";
+          socket.write(bytesOf(answer));
+          // What comes now is encrypted, and nobody here reads it.
+          if (answer.startsWith("S")) return void socket.removeAllListeners("data");
         } else if (initial.kind === "gss") {
           socket.write(bytesOf("N"));
         } else if (initial.kind === "startup") {
-          session = this.#begin(socket, initial);
+          session = this.#begin(socket, initial, encrypted);
           const begun = session;
           enqueue(() => (this.options.onStartup ?? ((s) => s.acceptLogin()))(begun, initial));
         } else {
           if (initial.kind === "cancel") {
-            this.cancels.push({ processId: initial.processId, secret: initial.secret });
+            const { processId, secret } = initial;
+            this.cancels.push({ processId, secret, encrypted });
             enqueue(() => this.options.onCancel?.(initial.processId, initial.secret));
           }
           enqueue(() => {
@@ -294,11 +311,27 @@ export class FakePostgres {
     });
   }
 
-  #begin(socket: Socket, startup: StartupPacket): FakeSession {
+  #secure(socket: Socket, { certFile, keyFile }: Certificate): void {
+    socket.removeAllListeners("data");
+    const [cert, key] = [readFileSync(certFile), readFileSync(keyFile)];
+    // It never listens: it takes over connections that are there.
+    const server = createTlsServer({ cert, key }, (secure) => this.#accept(secure, true));
+    server.on("tlsClientError", () => socket.destroy());
+    socket.write("S");
+    server.emit("connection", socket);
+  }
+
+  #begin(socket: Socket, startup: StartupPacket, encrypted: boolean): FakeSession {
     const processId = this.#nextProcessId++;
     const secret = crypto.getRandomValues(new Uint8Array(4));
     const key = this.options.key === undefined ? { processId, secret } : this.options.key;
-    const session = new FakeSession(socket, startup, key, this.options.settings ?? SETTINGS);
+    const session = new FakeSession(
+      socket,
+      startup,
+      key,
+      this.options.settings ?? SETTINGS,
+      encrypted,
+    );
     this.sessions.push(session);
     return session;
   }

@@ -187,8 +187,9 @@ export class Peer implements StreamOwner {
     this.connected = errno;
   }
 
-  onSecured(problem: string | null): void {
-    this.secured = problem ?? "";
+  onSecured(errno: number, problem: string): void {
+    assert.is(errno === 0, problem === "");
+    this.secured = problem;
   }
 
   onHangup(): void {

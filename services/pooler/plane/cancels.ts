@@ -4,11 +4,11 @@
 // Invariant: a server is not reused before PostgreSQL has closed every cancel connection for it.
 
 import type { CancelOutcome } from "../../../shared/bus/mod.ts";
-import { Errno, Stream, type StreamOwner, type Timer } from "../../../shared/sys/mod.ts";
+import { Errno, type Stream, type Timer } from "../../../shared/sys/mod.ts";
 import { cancelKeyWorker, cancelRequest, sameSecret } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
-import { dial } from "./dial.ts";
+import { dial, type DialOwner } from "./dial.ts";
 import type { Plane } from "./plane.ts";
 import { Request } from "./requests.ts";
 import type { ServerConnection } from "./server.ts";
@@ -228,7 +228,7 @@ function runsSomething(server: ServerConnection): boolean {
   return server.requests.count > 0 && server.requests.front() !== Request.ownQuery;
 }
 
-class CancelConnection implements StreamOwner {
+class CancelConnection implements DialOwner {
   readonly #plane: Plane;
   readonly #client: ClientSession | null;
   readonly #server: ServerConnection;
@@ -262,16 +262,16 @@ class CancelConnection implements StreamOwner {
   open(): void {
     const server = this.#server;
     server.cancels++;
-    const fd = dial(server.address, server.port);
+    const stream = dial(this.#plane, server, this);
     const limit = this.#plane.settings.cancelWaitTimeoutMs;
     if (limit > 0) this.#timer = this.#plane.reactor.after(limit, () => this.#end("timedOut"));
-    if (fd < 0) {
+    if (typeof stream === "number") {
       // Not from inside the caller: it has not finished with us.
       this.#timer?.cancel();
       this.#timer = this.#plane.reactor.after(0, () => this.#end("failed"));
       return;
     }
-    this.#stream = new Stream(this.#plane.reactor, fd, this, true);
+    this.#stream = stream;
   }
 
   /** One more request for the same server; nobody's if the client is another by now. */
@@ -287,6 +287,10 @@ class CancelConnection implements StreamOwner {
     }
     const { processId, secret } = this.#server;
     this.#stream?.sendBytes(cancelRequest(processId, secret as Uint8Array));
+  }
+
+  onRefused(): void {
+    this.#end("failed");
   }
 
   onReadable(): void {

@@ -159,7 +159,7 @@ export class ClientSession implements StreamOwner, Waiter {
 
   onConnected(_errno: number): void {}
 
-  onSecured(problem: string | null): void {
+  onSecured(_errno: number, problem: string): void {
     this.login?.onSecured(problem);
   }
 

@@ -34,6 +34,8 @@ import {
   type ScramSecret,
   scramSecretMatches,
   ScramServerExchange,
+  scramSha256,
+  scramSha256Plus,
   verifyMd5Response,
 } from "../../../shared/wire/mod.ts";
 import { authTarget } from "./auth_query.ts";
@@ -67,7 +69,8 @@ type Step =
   /** A password of the named method is wanted. */
   | { at: "cleartext" }
   | { at: "md5"; salt: Uint8Array }
-  | { at: "saslInitial"; exchange: ScramServerExchange }
+  /** `binding`: what the channel is bound with if the client wants that; null = it was not offered. */
+  | { at: "saslInitial"; secret: ScramSecret; binding: Uint8Array | null }
   | { at: "saslFinal"; exchange: ScramServerExchange }
   /** A result of the control thread, a server's greeting or a cancel's end is awaited. */
   | { at: "waiting" }
@@ -205,11 +208,11 @@ export class ClientLogin {
     return true;
   }
 
-  /** The handshake is over; `problem`: it has failed. */
-  onSecured(problem: string | null): void {
+  /** The handshake is over; it has failed if there is a problem. */
+  onSecured(problem: string): void {
     const client = this.#client;
     const step = this.#step;
-    if (problem !== null) {
+    if (problem !== "") {
       client.closeAfterFlush(`TLS handshake failed: ${problem}`);
     } else if (step.at === "initial" && !step.ssl && client.stream.tls?.hasAlpn !== true) {
       // Without it a browser could be made to speak to a database.
@@ -447,10 +450,11 @@ export class ClientLogin {
     const plane = this.#client.plane;
     const offer = (secret: ScramSecret | null) => {
       if (this.#step.at === "over") return;
-      const exchange = new ScramServerExchange(
-        secret ?? mockScramSecret(plane.mockKey, this.#client.user, plane.settings.scramIterations),
-      );
-      this.#ask({ at: "saslInitial", exchange }, authenticationSasl(["SCRAM-SHA-256"]));
+      const { mockKey, settings: { scramIterations } } = plane;
+      const known = secret ?? mockScramSecret(mockKey, this.#client.user, scramIterations);
+      const binding = this.#client.stream.tls?.context.endPoint ?? null;
+      const mechanisms = binding === null ? [scramSha256] : [scramSha256Plus, scramSha256];
+      this.#ask({ at: "saslInitial", secret: known, binding }, authenticationSasl(mechanisms));
     };
     this.#later((done) => {
       const { control, mockKey, settings } = plane;
@@ -480,19 +484,20 @@ export class ClientLogin {
           this.#refuse({ code: "08P01", message: "malformed SASLInitialResponse message" });
           return;
         }
-        if (first.mechanism !== "SCRAM-SHA-256") {
+        const { secret, binding: channelBinding } = step;
+        const { mechanism } = first;
+        const isPlus = mechanism === scramSha256Plus && channelBinding !== null;
+        if (mechanism !== scramSha256 && !isPlus) {
           this.#refuse(refusals.badMechanism);
           return;
         }
-        const result = step.exchange.first(first.data);
+        const exchange = new ScramServerExchange(secret, { mechanism, channelBinding });
+        const result = exchange.first(first.data);
         if (!result.ok) {
           this.#refuse({ code: result.sqlstate, message: result.message });
           return;
         }
-        this.#ask(
-          { at: "saslFinal", exchange: step.exchange },
-          authenticationSaslContinue(result.reply),
-        );
+        this.#ask({ at: "saslFinal", exchange }, authenticationSaslContinue(result.reply));
         return;
       }
       case "saslFinal": {

@@ -5,7 +5,7 @@
 // is owed (ReadyForQuery `I`, no request outstanding, no half-sent message, no cancel on its way) and
 // nothing of its last client's is left in its session.
 
-import { Errno, errnoText, setNoDelay, Stream, type StreamOwner } from "../../../shared/sys/mod.ts";
+import { Errno, errnoText, type Stream } from "../../../shared/sys/mod.ts";
 import {
   Backend,
   backendFrameProblem,
@@ -18,11 +18,11 @@ import {
 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
-import { dial, isSocketDir } from "./dial.ts";
+import { dial, type DialOwner, isSocketDir } from "./dial.ts";
 import { type Failure, Journal } from "./journal.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
-import { error, refusals } from "./refusals.ts";
+import { error, type Refusal, refusals } from "./refusals.ts";
 import { Request, Requests } from "./requests.ts";
 import { Residue } from "./residue.ts";
 import { ServerLogin } from "./server_login.ts";
@@ -43,7 +43,7 @@ const resumeBelow = 1024;
 const terminate = terminateMessage();
 const closedByServer = "server closed the connection";
 
-export class ServerConnection implements StreamOwner {
+export class ServerConnection implements DialOwner {
   readonly plane: Plane;
   readonly pool: Pool;
   readonly owner: ServerOwner;
@@ -81,6 +81,8 @@ export class ServerConnection implements StreamOwner {
 
   processId = 0;
   secret: Uint8Array | null = null;
+  /** As the configuration has it. */
+  host = "";
   address = "";
   port = 0;
   /** Cancel connections of this server that are on their way. */
@@ -126,7 +128,7 @@ export class ServerConnection implements StreamOwner {
     owner.lease.held++;
     owner.lease.touch();
     plane.openServers++;
-    this.address = host;
+    this.host = this.address = host;
     this.port = port;
     if (isSocketDir(host)) return this.#dial();
     plane.resolve(host, (addresses, reason) => {
@@ -149,22 +151,19 @@ export class ServerConnection implements StreamOwner {
   }
 
   #dial(): void {
-    const fd = dial(this.address, this.port);
-    if (fd < 0) {
-      this.login?.fail("08001", `connect failed: ${errnoText(-fd)}`);
-      return;
-    }
-    if (!isSocketDir(this.address)) {
-      setNoDelay(fd);
-      this.plane.keepAlive(fd);
-    }
-    this.stream = new Stream(this.plane.reactor, fd, this, true);
+    const stream = dial(this.plane, this, this);
+    if (typeof stream !== "number") this.stream = stream;
+    else this.login?.fail("08001", `connect failed: ${errnoText(-stream)}`);
   }
 
   // --- events of the stream
 
   onConnected(errno: number): void {
     this.login?.onConnected(errno);
+  }
+
+  onRefused(failure: Refusal): void {
+    this.login?.failWith(failure);
   }
 
   onReadable(): void {

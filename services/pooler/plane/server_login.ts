@@ -18,6 +18,8 @@ import {
   saslInitialResponse,
   saslResponse,
   ScramClientExchange,
+  scramSha256,
+  scramSha256Plus,
   startupPacket,
 } from "../../../shared/wire/mod.ts";
 import { failureOf } from "./login_retry.ts";
@@ -108,10 +110,10 @@ export class ServerLogin {
   }
 
   fail(code: string, reason: string): void {
-    this.#fail({ code, message: reason });
+    this.failWith({ code, message: reason });
   }
 
-  #fail(failure: Refusal): void {
+  failWith(failure: Refusal): void {
     if (this.#ended) return;
     this.#ended = true;
     const server = this.#server;
@@ -144,7 +146,9 @@ export class ServerLogin {
           this.#versionRefused = true;
           return;
         }
-        return this.#fail(failureOf(error, error.message === "" ? "login failed" : error.message));
+        return this.failWith(
+          failureOf(error, error.message === "" ? "login failed" : error.message),
+        );
       }
       case Backend.negotiateProtocolVersion: {
         const offer = parseNegotiateProtocolVersion(body);
@@ -193,7 +197,7 @@ export class ServerLogin {
         return this.#send(passwordMessage(md5Response(secret, request.salt)));
       }
       case "sasl":
-        if (!request.mechanisms.includes("SCRAM-SHA-256")) {
+        if (!this.#offersScram(request.mechanisms)) {
           return this.fail(
             "28000",
             "none of the server's SASL authentication mechanisms are supported",
@@ -202,8 +206,10 @@ export class ServerLogin {
         if (password === null && (credential?.scramKeys ?? null) === null) {
           return this.fail("28P01", "wrong password type");
         }
-        this.#scram = new ScramClientExchange();
-        return this.#send(saslInitialResponse("SCRAM-SHA-256", this.#scram.first()));
+        this.#scram = new ScramClientExchange({
+          channelBinding: this.#binding(request.mechanisms),
+        });
+        return this.#send(saslInitialResponse(this.#scram.mechanism, this.#scram.first()));
       case "saslContinue":
         return this.#saslContinue(request.data);
       case "saslFinal":
@@ -217,6 +223,17 @@ export class ServerLogin {
       case "problem":
         return this.fail("08006", request.message);
     }
+  }
+
+  #offersScram(mechanisms: readonly string[]): boolean {
+    return mechanisms.includes(scramSha256) || this.#binding(mechanisms) instanceof Uint8Array;
+  }
+
+  /** Ties the login to the TLS connection, if the server offers it: nobody in between can pass it on. */
+  #binding(mechanisms: readonly string[]): Uint8Array | "not offered" | "none" {
+    const endPoint = this.#server.stream.tls?.peerEndPoint ?? null;
+    if (endPoint === null) return "none";
+    return mechanisms.includes(scramSha256Plus) ? endPoint : "not offered";
   }
 
   #saslContinue(data: Uint8Array): void {
