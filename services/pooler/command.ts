@@ -1,4 +1,4 @@
-// Commands of the admin console that change something, and what becomes of them. Types only: the console
+// Commands of the admin console that change something, and what becomes of them. The console
 // plans a command, the data plane passes it on, the control thread sees to it.
 
 /** `database` null: all of them. */
@@ -21,3 +21,6 @@ export const done: Outcome = { refusal: null, notice: null };
 export function refused(refusal: CommandRefusal): Outcome {
   return { refusal, notice: null };
 }
+
+/** A notice, as PgBouncer has it. */
+export const tlsKept = "TLS settings could not be applied, still using old configuration";

@@ -16,7 +16,12 @@ import {
   type WorkerState,
 } from "../../shared/bus/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
-import { type HostOptions, type HostProcess, rereadConfig } from "../../shared/host/mod.ts";
+import {
+  type HostOptions,
+  type HostProcess,
+  rereadConfig,
+  tlsFileProblems,
+} from "../../shared/host/mod.ts";
 import type { Report } from "../../shared/ledger/mod.ts";
 import {
   bootId,
@@ -29,7 +34,7 @@ import {
 } from "../../shared/sys/mod.ts";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { saltedPassword } from "../../shared/wire/mod.ts";
-import { type Command, done, type Outcome, refused } from "./command.ts";
+import { type Command, done, type Outcome, refused, tlsKept } from "./command.ts";
 import { LocalBudget } from "./local_budget.ts";
 import { Gauge, gaugeCount, type PoolBackends, type ToControl, type ToPlane } from "./messages.ts";
 import type { FleetSeat } from "./seat.ts";
@@ -179,8 +184,12 @@ export class Control {
 
   #carryOut(command: Command): Outcome {
     switch (command.kind) {
-      case "reload":
-        return this.#reload() ? done : refused(reloadFailed);
+      case "reload": {
+        if (!this.#reload()) return refused(reloadFailed);
+        // The plane goes on with what it has, and logs why.
+        const isTlsKept = tlsFileProblems(this.#config.settings).length > 0;
+        return isTlsKept ? { ...done, notice: tlsKept } : done;
+      }
     }
   }
 

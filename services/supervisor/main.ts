@@ -2,7 +2,8 @@
 
 import { join } from "node:path";
 import process from "node:process";
-import { loadConfig, reportLines } from "../../shared/config/mod.ts";
+import { reportLines } from "../../shared/config/mod.ts";
+import { loadWithFiles } from "../../shared/host/mod.ts";
 import {
   pgweirVersion,
   runtimeCommand,
@@ -51,7 +52,7 @@ export async function runUp(command: UpCommand): Promise<number> {
 
 /** `pgweir check`: says everything that is wrong with a configuration; returns the exit code. */
 export function runCheck(file: string): number {
-  const loaded = loadConfig(file);
+  const loaded = loadWithFiles(file);
   printOut(`${reportLines(file, loaded).join("\n")}\n`);
   return loaded.config === null ? 1 : 0;
 }

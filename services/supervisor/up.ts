@@ -8,8 +8,14 @@ import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
-import { type Config, loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
-import { HostFailure, HostProcess, rereadConfig, withOptions } from "../../shared/host/mod.ts";
+import { type Config, problemText, reportLines } from "../../shared/config/mod.ts";
+import {
+  HostFailure,
+  HostProcess,
+  loadWithFiles,
+  rereadConfig,
+  withOptions,
+} from "../../shared/host/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
 import type { UpCommand } from "./arguments.ts";
@@ -244,7 +250,7 @@ export class Up {
   }
 
   #load(file: string): Config {
-    const loaded = loadConfig(file);
+    const loaded = loadWithFiles(file);
     if (loaded.config === null) throw new BadConfig(reportLines(file, loaded).join("\n"));
     const { options } = this.#command;
     const config = withOptions(loaded.config, options);

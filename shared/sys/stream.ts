@@ -101,7 +101,7 @@ export class Stream implements EventSource {
   /** Of a handshake that is under way, or has failed. */
   #handshake: TlsSession | null = null;
   /** Of a stream that may begin with a handshake. */
-  #expected: TlsContext | null = null;
+  #expected: (() => TlsContext | null) | null = null;
   /** Reads what was decrypted already; made with the first TLS session. */
   #reread: (() => void) | null = null;
   #rereads = false;
@@ -212,10 +212,13 @@ export class Stream implements EventSource {
     this.#watch();
   }
 
-  /** A stream on which nothing was read: if what comes first is a TLS handshake, it is taken as a server. */
-  expectTls(context: TlsContext): void {
+  /**
+   * A stream on which nothing was read: if what comes first is a TLS handshake, it is taken as a server.
+   * `contextNow` gives the context of that moment; null leaves it to the owner, as it leaves all else.
+   */
+  expectTls(contextNow: () => TlsContext | null): void {
     this.#phase = "guessing";
-    this.#expected = context;
+    this.#expected = contextNow;
   }
 
   /** What an errno that recv() or send() gave means; TLS has words of its own. */
@@ -337,8 +340,10 @@ export class Stream implements EventSource {
     // A look at a connection that was reset would take the error from it.
     const hasInput = (mask & (EPOLLIN | EPOLLERR)) === EPOLLIN;
     const isTls = hasInput && peekByte(this.fd) === TLS_HANDSHAKE;
-    if (!isTls) return this.#onOpenEvents(mask);
-    this.startTls(this.#expected as TlsContext);
+    const context = isTls ? this.#expected!() : null;
+    this.#expected = null;
+    if (context === null) return this.#onOpenEvents(mask);
+    this.startTls(context);
     this.#secure();
   }
 

@@ -194,7 +194,7 @@ test("Stream.expectTls() takes a handshake, and leaves everything else as it is"
     const [client, server] = tlsContexts();
     for (const first of ["tls", "plain", "nothing", "reset"] as const) {
       const [near, far] = await rig.pair();
-      far.stream.expectTls(server);
+      far.stream.expectTls(() => server);
       if (first === "tls") near.stream.startTls(client);
       else if (first === "plain") near.stream.sendBytes(hello);
       else if (first === "nothing") near.stream.closeWhenDrained(1000);
@@ -215,7 +215,7 @@ test("Stream.expectTls() takes a handshake, and leaves everything else as it is"
     }
     // An owner that gives up before anything came may still say why.
     const [near, far] = await rig.pair();
-    far.stream.expectTls(server);
+    far.stream.expectTls(() => server);
     assert.is(far.stream.sendBytes(hello), 0);
     far.stream.closeWhenDrained(1000);
     await rig.until("its word", () => near.text() === "hello" && near.ended === 0);

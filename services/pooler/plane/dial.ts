@@ -10,7 +10,6 @@ import {
   setNoDelay,
   Stream,
   type StreamOwner,
-  type TlsContext,
   TlsError,
 } from "../../../shared/sys/mod.ts";
 import { sslRequest } from "../../../shared/wire/mod.ts";
@@ -62,22 +61,19 @@ export function dial(plane: Plane, target: ServerTarget, owner: DialOwner): Stre
   if (fd < 0) return fd;
   setNoDelay(fd);
   plane.keepAlive(fd);
-  const tls = plane.tls.server;
-  if (tls === null) return new Stream(plane.reactor, fd, owner, true);
-  return new Negotiation(plane, tls, target.host, fd, owner).stream;
+  if (plane.tls.server === null) return new Stream(plane.reactor, fd, owner, true);
+  return new Negotiation(plane, target.host, fd, owner).stream;
 }
 
 /** Owns a connection until it is decided whether it is encrypted. */
 class Negotiation implements StreamOwner {
   readonly stream: Stream;
   readonly #plane: Plane;
-  readonly #tls: TlsContext;
   readonly #host: string;
   readonly #owner: DialOwner;
 
-  constructor(plane: Plane, tls: TlsContext, host: string, fd: number, owner: DialOwner) {
+  constructor(plane: Plane, host: string, fd: number, owner: DialOwner) {
     this.#plane = plane;
-    this.#tls = tls;
     this.#host = host;
     this.#owner = owner;
     this.stream = new Stream(plane.reactor, fd, this, true);
@@ -108,8 +104,10 @@ class Negotiation implements StreamOwner {
   }
 
   #secure(): void {
+    const context = this.#plane.tls.server;
+    if (context === null) return this.#fail("server_tls_sslmode has changed");
     try {
-      this.stream.startTls(this.#tls, this.#host);
+      this.stream.startTls(context, this.#host);
     } catch (error) {
       if (!(error instanceof TlsError)) throw error;
       this.#refuse({ code: "28000", message: error.message, hint: disagreement });

@@ -318,7 +318,7 @@ export class Plane {
 
   onAccepted(fd: number, unixSocket: boolean): void {
     const client = new ClientSession(this, fd, unixSocket);
-    if (this.tls.client !== null && !unixSocket) client.stream.expectTls(this.tls.client);
+    if (this.tls.client !== null && !unixSocket) client.stream.expectTls(this.tls.clientNow);
     this.clients.add(client);
     this.loggingIn.add(client);
     if (this.settings.verbose > 0) {

@@ -8,12 +8,16 @@ import {
   lookupDatabase,
   sameConnection,
 } from "../../../shared/config/mod.ts";
+import { tlsKept } from "../command.ts";
+import { isSocketDir } from "./dial.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 
 export function applyConfig(plane: Plane, config: Config): void {
   plane.setConfig(config);
+  const { problem, serversOutdated } = plane.tls.renew(config.settings);
+  if (problem !== null) plane.control.log("error", `${tlsKept}: ${problem}`);
   for (const [key, pool] of [...plane.pools]) {
     const database = lookupDatabase(config, pool.database.name);
     if (database === null) end(plane, key, pool, refusals.databaseRemoved);
@@ -21,6 +25,9 @@ export function applyConfig(plane: Plane, config: Config): void {
     else if (database.user !== pool.database.user && pool.clients > 0) {
       end(plane, key, pool, refusals.databaseChanged);
     } else renew(plane, pool, database);
+    if (serversOutdated && !database?.hosts.every(isSocketDir)) {
+      pool.outdate("TLS settings changed");
+    }
   }
   for (const client of [...plane.clients]) {
     if (client.tunnel !== null && lookupDatabase(config, client.database) === null) {

@@ -47,6 +47,8 @@ export class PlaneTls {
     return this.#client.context;
   }
 
+  readonly clientNow = (): TlsContext | null => this.#client.context;
+
   /** Clients without TLS are refused; not those of the unix socket. */
   get clientRequired(): boolean {
     return this.#client.required;
