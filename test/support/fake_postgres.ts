@@ -217,11 +217,9 @@ export class FakePostgres {
   /** Every session so far, also closed ones. */
   readonly sessions: FakeSession[] = [];
   /** Every cancel request so far. */
-  readonly cancels: {
-    readonly processId: number;
-    readonly secret: Uint8Array;
-    readonly encrypted: boolean;
-  }[] = [];
+  readonly cancels: { readonly processId: number; readonly secret: Uint8Array }[] = [];
+  /** How many of them came by TLS. */
+  encryptedCancels = 0;
   /** Changes apply to what comes next. */
   options: FakeOptions;
   readonly #server: Server;
@@ -293,7 +291,8 @@ export class FakePostgres {
         } else {
           if (initial.kind === "cancel") {
             const { processId, secret } = initial;
-            this.cancels.push({ processId, secret, encrypted });
+            this.cancels.push({ processId, secret });
+            if (encrypted) this.encryptedCancels++;
             enqueue(() => this.options.onCancel?.(initial.processId, initial.secret));
           }
           enqueue(() => {
