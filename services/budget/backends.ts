@@ -11,7 +11,13 @@ import {
   type DatabaseConfig,
   lookupDatabase,
 } from "../../shared/config/mod.ts";
-import { directLeaf, parseServerLeaf, poolLeaf, type ServerLeaf } from "../../shared/ledger/mod.ts";
+import {
+  directLeaf,
+  parseServerLeaf,
+  poolLeaf,
+  reserveLeaf,
+  type ServerLeaf,
+} from "../../shared/ledger/mod.ts";
 import { addressText, type Login, queryOnce, type ServerAddress } from "./query_client.ts";
 
 /** A backend as pg_stat_activity shows it. */
@@ -76,16 +82,17 @@ export function groupsOf(config: Config, leaf: string): readonly string[] {
   const database = parsed === null ? null : lookupDatabase(config, parsed.database);
   if (parsed === null || database === null) return [];
   const group = groupOf(database.dbname, parsed.user);
-  return parsed.kind === "pool" ? [group] : [group, groupOf(null, parsed.user)];
+  return parsed.kind === "direct" ? [group, groupOf(null, parsed.user)] : [group];
 }
 
 function groupOf(database: string | null, user: string): string {
   return `${database ?? ""}/${user}`;
 }
 
-/** The other leaf of the same database and user. */
-function siblingOf({ kind, database, user }: ServerLeaf): string {
-  return kind === "pool" ? directLeaf(database, user) : poolLeaf(database, user);
+/** The other leaves of the same database and user. */
+function siblingsOf({ kind, database, user }: ServerLeaf): string[] {
+  return Object.entries({ pool: poolLeaf, reserve: reserveLeaf, direct: directLeaf })
+    .filter(([other]) => other !== kind).map(([, leafOf]) => leafOf(database, user));
 }
 
 /** One look at all the servers of some databases. */
@@ -111,15 +118,16 @@ export class BackendView {
       if (groups.length === 0 || answers.length === 0) continue;
       if (answers.some((answer) => answer instanceof Error)) continue;
       const own = suspect.pids.get(leaf);
-      const sibling = suspect.pids.get(siblingOf(parsed));
+      const siblings = siblingsOf(parsed).map((sibling) => suspect.pids.get(sibling));
+      const isSiblings = (pid: number) => siblings.some((pids) => pids?.has(pid) === true);
       let named = 0;
       let unnamed = 0;
       for (const backend of (answers as readonly (readonly ShownBackend[])[]).flat()) {
         const { pid, database, user, isWalSender } = backend;
         const group = groupOf(database, user);
-        if (!groups.includes(group) || (isWalSender && parsed.kind === "pool")) continue;
+        if (!groups.includes(group) || (isWalSender && parsed.kind !== "direct")) continue;
         if (own?.has(pid) === true) named += 1;
-        else if (sibling?.has(pid) === true || this.#named.get(group)?.has(pid) === true) continue;
+        else if (isSiblings(pid) || this.#named.get(group)?.has(pid) === true) continue;
         else if (mayHaveOpened(suspect, backend, leaseMs)) unnamed += 1;
       }
       counts.set(leaf, { named, unnamed });

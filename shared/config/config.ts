@@ -102,6 +102,13 @@ export function poolSizeFor(config: Config, database: string, user: string): num
     config.settings.defaultPoolSize;
 }
 
+/** Server connections beyond the size of the pool, for clients that have waited for long. */
+export function reservePoolSizeFor(config: Config, database: string, user: string): number {
+  return config.users.get(user)?.reservePoolSize ??
+    lookupDatabase(config, database)?.reservePoolSize ??
+    config.settings.reservePoolSize;
+}
+
 /** Server connections that a pool keeps open while it is in use: never more than it may have. */
 export function minPoolSizeFor(config: Config, database: DatabaseConfig, user: string): number {
   const minimum = database.minPoolSize ?? config.settings.minPoolSize;

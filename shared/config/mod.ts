@@ -10,6 +10,7 @@ export {
   minPoolSizeFor,
   poolModeFor,
   poolSizeFor,
+  reservePoolSizeFor,
 } from "./config.ts";
 export type { Config, DatabaseConfig, PoolMode, UserConfig } from "./config.ts";
 export { loadConfig } from "./load.ts";

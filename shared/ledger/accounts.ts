@@ -2,7 +2,7 @@
 // the sums are kept elsewhere.
 
 import type { Config } from "../config/mod.ts";
-import { lookupDatabase, poolSizeFor } from "../config/mod.ts";
+import { lookupDatabase, poolSizeFor, reservePoolSizeFor } from "../config/mod.ts";
 import type { Leaf } from "./leaf.ts";
 import { encodeName, isSticky, parseLeaf } from "./leaf.ts";
 
@@ -66,7 +66,8 @@ function limitsOf(config: Config, key: string, leaf: Leaf): AccountRule[] | null
     database.maxDbConnections ?? settings.maxDbConnections,
   );
   if (leaf.kind === "direct") return [...ofDatabase, ...ofUser];
-  const cap = poolSizeFor(config, leaf.database, leaf.user);
+  const sizeFor = leaf.kind === "pool" ? poolSizeFor : reservePoolSizeFor;
+  const cap = sizeFor(config, leaf.database, leaf.user);
   return [{ name: key, cap }, ...ofDatabase, ...ofUser];
 }
 

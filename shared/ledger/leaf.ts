@@ -7,6 +7,8 @@ export const LEAF_LENGTH_MAX = 1000;
 export type Leaf =
   /** server connections of a database as a user (the one the server connections log in as) */
   | { readonly kind: "pool"; readonly database: string; readonly user: string }
+  /** those beyond the size of its pool, for clients that have waited for long */
+  | { readonly kind: "reserve"; readonly database: string; readonly user: string }
   /** those outside of its pool, which are one client's or one purpose's for as long as they last */
   | { readonly kind: "direct"; readonly database: string; readonly user: string }
   /** client connections: all of them, those to a database, those of a user */
@@ -15,13 +17,17 @@ export type Leaf =
   | { readonly kind: "clients/user"; readonly user: string };
 
 /** A leaf of server connections: PostgreSQL shows them, and they may outlive their worker. */
-export type ServerLeaf = Extract<Leaf, { readonly kind: "pool" | "direct" }>;
+export type ServerLeaf = Extract<Leaf, { readonly user: string; readonly database: string }>;
 
 export const clientsLeaf = "clients";
 const direct = "direct:";
 
 export function poolLeaf(database: string, user: string): string {
   return `pool:${encodeName(database)}/${encodeName(user)}`;
+}
+
+export function reserveLeaf(database: string, user: string): string {
+  return `reserve:${encodeName(database)}/${encodeName(user)}`;
 }
 
 export function directLeaf(database: string, user: string): string {
@@ -40,11 +46,10 @@ export function clientsUserLeaf(user: string): string {
 export function parseLeaf(key: string): Leaf | null {
   if (key.length > LEAF_LENGTH_MAX) return null;
   if (key === clientsLeaf) return { kind: "clients" };
-  const [, kind, first, second] = /^(pool|direct|clients\/db|clients\/user):([^/]+)(?:\/([^/]+))?$/
-    .exec(key) ?? [];
-  if (kind === undefined || (kind === "pool" || kind === "direct") !== (second !== undefined)) {
-    return null;
-  }
+  const [, kind, first, second] =
+    /^(pool|reserve|direct|clients\/db|clients\/user):([^/]+)(?:\/([^/]+))?$/
+      .exec(key) ?? [];
+  if (kind === undefined || kind.startsWith("clients") !== (second === undefined)) return null;
   const name = decodeName(first!);
   if (name === null) return null;
   if (kind === "clients/db") return { kind, database: name };
@@ -56,7 +61,7 @@ export function parseLeaf(key: string): Leaf | null {
 /** As `parseLeaf`; null for leaves of clients as well. */
 export function parseServerLeaf(key: string): ServerLeaf | null {
   const leaf = parseLeaf(key);
-  return leaf?.kind === "pool" || leaf?.kind === "direct" ? leaf : null;
+  return leaf !== null && "database" in leaf && "user" in leaf ? leaf : null;
 }
 
 /** Its slots are clients, not server connections. */

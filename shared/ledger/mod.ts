@@ -13,6 +13,7 @@ export {
   parseLeaf,
   parseServerLeaf,
   poolLeaf,
+  reserveLeaf,
 } from "./leaf.ts";
 export type { Leaf, ServerLeaf } from "./leaf.ts";
 export { LeaseTable } from "./lease_table.ts";

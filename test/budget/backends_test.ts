@@ -10,7 +10,7 @@ import {
 } from "../../services/budget/backends.ts";
 import { queryOnce } from "../../services/budget/query_client.ts";
 import { loadConfig } from "../../shared/config/mod.ts";
-import { directLeaf, poolLeaf } from "../../shared/ledger/mod.ts";
+import { directLeaf, poolLeaf, reserveLeaf } from "../../shared/ledger/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 import { needs } from "../support/needs.ts";
 import { startPostgres } from "../support/postgres.ts";
@@ -133,6 +133,9 @@ tests("BackendView.count() counts no backend for one leaf that was named for ano
   const answers = [[shown(1, 13_500), shown(2, 13_500)]];
   const leaves = [shop, direct];
   assert.is(count(answers, { leaves, pids: [1], directs: [2] }), `${shop} 1+0,${direct} 1+0`);
+  // The reserve's are the pool's as soon as that has room: named for the one, charged to the other.
+  const reserve = reserveLeaf("shop", "app");
+  assert.is(count(answers, { leaves: [reserve], pids: [1, 2] }), `${reserve} 0+0`);
 });
 
 tests("groupsOf() is the same for two entries that lead to one database", () => {

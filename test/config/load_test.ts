@@ -349,10 +349,7 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
     `error auth_dbname: database "pgbouncer" is reserved for the admin console`,
   ],
   ["a = host=h query_wait_timeout=120", ""],
-  [
-    "a = host=h reserve_pool=5",
-    `warning database "a": reserve_pool = "5" has no effect in this version`,
-  ],
+  ["a = host=h reserve_pool=5", ""],
   ["a = host=h port=0", `error database "a": port: "0" is not a whole number from 1 to 65535`],
   [
     "a = host=h pool_size=x",

@@ -7,6 +7,7 @@ import {
   directLeaf,
   leafRules,
   poolLeaf,
+  reserveLeaf,
 } from "../../shared/ledger/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
 import { loadConfig } from "../../shared/config/mod.ts";
@@ -68,6 +69,38 @@ const rows: readonly [string, Config, string, string][] = [
     { ...plain, settings: { ...plain.settings, maxDbConnections: 30, maxUserConnections: 25 } },
     poolLeaf("a b", "u/v"),
     "pool:a%20b/u%2Fv 20, db:a%20b 30, user:u%2Fv 25",
+  ],
+  ["a reserve where there is none", plain, reserveLeaf("shop", "u"), "reserve:shop/u 0"],
+  [
+    "a reserve under the limits of its database and its user",
+    {
+      ...plain,
+      settings: {
+        ...plain.settings,
+        reservePoolSize: 5,
+        maxDbConnections: 30,
+        maxUserConnections: 25,
+      },
+    },
+    reserveLeaf("a b", "u/v"),
+    "reserve:a%20b/u%2Fv 5, db:a%20b 30, user:u%2Fv 25",
+  ],
+  [
+    "a reserve of the user's own size before the database's",
+    configOf(
+      "[databases]\nshop = host=db reserve_pool_size=3\n[users]\nu = reserve_pool_size=7\n" +
+        "[pgbouncer]\nreserve_pool_size = 1\n",
+    ),
+    reserveLeaf("shop", "u"),
+    "reserve:shop/u 7",
+  ],
+  [
+    "a reserve of the database's own size before the setting",
+    configOf(
+      "[databases]\nshop = host=db reserve_pool_size=3\n[pgbouncer]\nreserve_pool_size = 1\n",
+    ),
+    reserveLeaf("shop", "u"),
+    "reserve:shop/u 3",
   ],
   [
     "direct connections under the limits of their database and their user",

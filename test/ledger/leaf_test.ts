@@ -9,6 +9,7 @@ import {
   parseLeaf,
   parseServerLeaf,
   poolLeaf,
+  reserveLeaf,
 } from "../../shared/ledger/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 
@@ -18,6 +19,7 @@ for (const name of ["shop", "a/b", "a:b", "100%", "ü~'()*", "日本", "\t\n", "
   test(`parseLeaf() reads back what was made of ${JSON.stringify(name)}`, () => {
     assert.equal(parseLeaf(poolLeaf(name, "u")), { kind: "pool", database: name, user: "u" });
     assert.equal(parseLeaf(poolLeaf("d", name)), { kind: "pool", database: "d", user: name });
+    assert.equal(parseLeaf(reserveLeaf(name, "u")), { kind: "reserve", database: name, user: "u" });
     assert.equal(parseLeaf(directLeaf(name, "u")), { kind: "direct", database: name, user: "u" });
     assert.equal(parseLeaf(directLeaf("d", name)), { kind: "direct", database: "d", user: name });
     assert.equal(parseLeaf(clientsDbLeaf(name)), { kind: "clients/db", database: name });
@@ -30,7 +32,7 @@ test("parseLeaf() reads the leaf of all clients", () => {
 });
 
 test("parseServerLeaf() reads leaves of server connections, and no others", () => {
-  for (const leaf of [poolLeaf("a", "u"), directLeaf("a", "u")]) {
+  for (const leaf of [poolLeaf("a", "u"), reserveLeaf("a", "u"), directLeaf("a", "u")]) {
     assert.equal(parseServerLeaf(leaf), parseLeaf(leaf));
   }
   for (const leaf of [clientsLeaf, clientsDbLeaf("a"), clientsUserLeaf("u"), "pool:a", "a"]) {
@@ -54,6 +56,9 @@ for (
     "pool:a/",
     "pool:/u",
     "pool:a/b/c",
+    "reserve:",
+    "reserve:a",
+    "reserve:a/b/c",
     "direct:",
     "direct:a",
     "direct:a/b/c",

@@ -514,11 +514,16 @@ export class Plane {
   /** Whoever counts backends is told which are ours, as they change. */
   #tellBackends(): void {
     if (this.settings.budgetAuth === "" || this.#limitsDivided) return;
-    const pools: PoolBackends[] = [];
-    for (const { lease, servers } of [...this.pools.values(), ...this.direct.values()]) {
-      const pids = [...servers].map(({ processId }) => processId).filter((pid) => pid !== 0);
-      if (pids.length > 0) pools.push({ leaf: lease.leaf, pids });
+    const byLeaf = new Map<string, number[]>();
+    for (const { servers } of [...this.pools.values(), ...this.direct.values()]) {
+      for (const { processId, owner: { lease: { leaf } } } of servers) {
+        if (processId === 0) continue;
+        const pids = byLeaf.get(leaf);
+        if (pids === undefined) byLeaf.set(leaf, [processId]);
+        else pids.push(processId);
+      }
     }
+    const pools = [...byLeaf].map(([leaf, pids]): PoolBackends => ({ leaf, pids }));
     const told = JSON.stringify(pools);
     if (told === this.#backendsTold) return;
     this.#backendsTold = told;

@@ -7,6 +7,7 @@ import {
   CONSOLE_DATABASE,
   type DatabaseConfig,
   minPoolSizeFor,
+  reservePoolSizeFor,
   type Settings,
 } from "../../../shared/config/mod.ts";
 import { type Lease, poolLeaf } from "../../../shared/ledger/mod.ts";
@@ -28,6 +29,7 @@ import { loginNotice } from "./notices.ts";
 import { Dialects, type Extra, type ParameterSet, sameValues, spelledName } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
+import { Reserve } from "./reserve.ts";
 import { ServerConnection } from "./server.ts";
 import { ownLimitMs } from "./server_age.ts";
 import type { ServerOwner } from "./server_owner.ts";
@@ -69,6 +71,14 @@ export interface Waiter {
   fail(refusal: Refusal): void;
 }
 
+/** Who pays for servers of a pool: it does, or its reserve. */
+export interface SlotHolder extends ServerOwner {
+  /** Servers that it pays for and that are not closed on this side. */
+  readonly size: number;
+  /** A server was opened for it. */
+  opened(server: ServerConnection): void;
+}
+
 /** What servers of a pool are logged in with. */
 export interface PoolLogin {
   /** null: what the client proved to have, or nothing. */
@@ -76,7 +86,7 @@ export interface PoolLogin {
   readonly credential: Credential | null;
 }
 
-export class Pool implements LeaseOwner, ServerOwner {
+export class Pool implements LeaseOwner, SlotHolder {
   readonly plane: Plane;
   database: DatabaseConfig;
   /** The user of the server connections: the database's own, else the clients'. */
@@ -112,6 +122,8 @@ export class Pool implements LeaseOwner, ServerOwner {
   /** Servers that run connect_query, with what is told of them if they don't come through. */
   readonly #priming = new Map<ServerConnection, Refusal>();
   readonly #tests: ServerTests;
+  /** Set once it was needed. */
+  #reserve: Reserve | null = null;
   /** No servers are opened before that for nobody. */
   #coldUntil = 0;
   #nextHost = 0;
@@ -323,6 +335,23 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.#openUpTo(this.#unserved, this.#demand());
   }
 
+  /** Lets clients that have waited for reserve_pool_timeout have servers beyond the pool's size. */
+  #useReserve(now: number): void {
+    const { config, settings } = this.plane;
+    let late = 0;
+    if (settings.reservePoolTimeoutMs > 0 && this.waiting > 0) {
+      let waiter = this.#firstWaiter;
+      while (waiter !== null && now - waiter.waitingSince >= settings.reservePoolTimeoutMs) {
+        late++;
+        waiter = waiter.nextWaiter;
+      }
+    }
+    if (late > 0 && reservePoolSizeFor(config, this.database.name, this.user) > 0) {
+      this.#reserve ??= new Reserve(this);
+    }
+    this.#reserve?.sweep(now, late);
+  }
+
   /** Opens what is missing of min_pool_size, all at once; of failing servers one, to see whether they do. */
   #warm(now: number): void {
     const { lease, plane } = this;
@@ -356,30 +385,56 @@ export class Pool implements LeaseOwner, ServerOwner {
 
   /** Opens servers until so many are on their way; `demand` is what the pool wants if that lacks slots. */
   #openUpTo(wanted: number, demand: number): void {
-    const { now } = this.plane.reactor;
-    let room = Math.min(wanted, this.#retry.allowed(now)) - this.#connecting;
-    if (room <= 0) return;
+    const count = Math.min(wanted, this.#retry.allowed(this.plane.reactor.now)) - this.#connecting;
+    if (count <= 0) return;
     this.plane.budget.expire();
-    if (room > this.lease.room) {
+    if (count > this.lease.room) {
       this.#want(demand);
       this.plane.budget.ask();
-      room = this.lease.room;
     }
+    this.openFor(this, count);
+  }
+
+  /** Opens so many more servers that `holder` pays for, as far as its lease and all else allow. */
+  openFor(holder: SlotHolder, count: number): void {
+    const { now } = this.plane.reactor;
+    const allowed = this.#retry.allowed(now) - this.#connecting;
+    let room = Math.min(count, allowed, holder.lease.room);
     if (room <= 0) return;
     // A pool without any server gets one even of the last descriptors.
     room = Math.min(room, Math.max(this.plane.serverRoom, this.servers.size === 0 ? 1 : 0));
-    for (; room > 0 && this.#retry.allowed(now) > 0; room--) this.#open();
+    for (; room > 0 && this.#retry.allowed(now) > 0; room--) this.#open(holder);
   }
+
+  /** Servers that clients which wait will have in a moment, as far as one can tell. */
+  get coming(): number {
+    return this.#connecting + this.#tests.hopeful;
+  }
+
+  /** The pool has a slot of its own for a server that the reserve paid for. */
+  takeOver(server: ServerConnection): void {
+    for (const [lease, change] of [[server.owner.lease, -1], [this.lease, 1]] as const) {
+      lease.held += change;
+      lease.touch();
+    }
+    server.owner = this;
+  }
+
+  get size(): number {
+    return this.servers.size - (this.#reserve?.size ?? 0);
+  }
+
+  opened(): void {}
 
   // --- slots
 
   onLease(): void {
-    this.#shed();
+    this.shed(this);
     if (this.waiting > 0) this.plane.soon(this);
   }
 
   measure(now: number): void {
-    this.#shed();
+    this.shed(this);
     this.#demandAt = (this.#demandAt + 1) % demandsKept;
     this.#demands[this.#demandAt] = 0;
     this.#want(this.#demand());
@@ -399,27 +454,36 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   /**
-   * Gives up idle servers beyond the lease, the longest idle first; and without contact those that
+   * Gives up idle servers beyond a lease, the longest idle first; and without contact those that
    * PostgreSQL may not show yet, since the budget may go by what it shows.
    */
-  #shed(): void {
-    while (this.servers.size > this.lease.limit) {
-      const server = this.idle[0];
-      if (server === undefined) break;
+  shed(holder: SlotHolder): void {
+    const { lease } = holder;
+    if (holder.size <= lease.limit) return;
+    for (const server of [...this.idle]) {
+      if (holder.size <= lease.limit) return;
+      if (server.owner !== holder) continue;
       // Others need it more.
       this.#coldUntil = this.plane.reactor.now + coldMs;
       server.close("evicted");
     }
     if (!this.plane.budget.isLost) return;
     for (const server of [...this.servers]) {
-      if (this.servers.size <= this.lease.limit) return;
-      server.login?.loseSlot();
+      if (holder.size <= lease.limit) return;
+      if (server.owner === holder) server.login?.loseSlot();
     }
   }
 
-  #count(connecting: 1 | -1): void {
+  /** It is not used any more. */
+  retire(): void {
+    const { budget } = this.plane;
+    budget.retire(this.lease);
+    if (this.#reserve !== null) budget.retire(this.#reserve.lease);
+  }
+
+  #count({ lease }: ServerOwner, connecting: 1 | -1): void {
     this.#connecting += connecting;
-    this.lease.opening = this.#connecting;
+    lease.opening += connecting;
   }
 
   /** PostgreSQL has closed its end of a connection, or there was none. */
@@ -438,7 +502,7 @@ export class Pool implements LeaseOwner, ServerOwner {
     this.plane.logServer(server, "new connection to server");
     const { connectQuery } = this.database;
     if (connectQuery === null) {
-      this.#onOpened();
+      this.#onOpened(server);
       server.toIdle();
       return;
     }
@@ -449,9 +513,9 @@ export class Pool implements LeaseOwner, ServerOwner {
     });
   }
 
-  #onOpened(): void {
+  #onOpened({ owner }: ServerConnection): void {
     this.#retry.succeed();
-    this.#count(-1);
+    this.#count(owner, -1);
   }
 
   #onWelcome({ session }: ServerConnection, parameters: ReadonlyMap<string, string>): void {
@@ -557,7 +621,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   onIdle(server: ServerConnection): void {
-    if (this.#priming.delete(server)) this.#onOpened();
+    if (this.#priming.delete(server)) this.#onOpened(server);
     this.#tests.onIdle(server);
     if (server.closeNeeded) {
       server.close("close_needed");
@@ -569,7 +633,8 @@ export class Pool implements LeaseOwner, ServerOwner {
       server.close("server lifetime over");
       return;
     }
-    if (this.servers.size > this.lease.limit) {
+    const holder = server.owner as SlotHolder;
+    if (holder.size > holder.lease.limit) {
       server.close("too many servers in the pool");
       return;
     }
@@ -578,7 +643,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   }
 
   onClosed(server: ServerConnection): void {
-    if (server.login !== null) this.#count(-1);
+    if (server.login !== null) this.#count(server.owner, -1);
     this.servers.delete(server);
     this.#tests.onClosed(server);
     const index = this.idle.indexOf(server);
@@ -586,18 +651,14 @@ export class Pool implements LeaseOwner, ServerOwner {
     const failure = this.#priming.get(server);
     if (failure !== undefined) {
       this.#priming.delete(server);
-      this.#onFailed(failure);
+      this.onLoginFailed(server, failure);
     }
     if (this.waiting > 0) this.plane.soon(this);
   }
 
   /** A connection attempt or a login failed; its connection is closed already. */
-  onLoginFailed(_server: ServerConnection, failure: Refusal): void {
-    this.#onFailed(failure);
-  }
-
-  #onFailed(failure: Refusal): void {
-    this.#count(-1);
+  onLoginFailed({ owner }: ServerConnection, failure: Refusal): void {
+    this.#count(owner, -1);
     const { reactor, settings } = this.plane;
     this.#retry.fail(failure, reactor.now, settings.serverLoginRetryMs);
     this.plane.logPool(this, `connection to server failed: ${failure.message}`);
@@ -640,6 +701,7 @@ export class Pool implements LeaseOwner, ServerOwner {
   sweep(now: number, thorough: boolean): void {
     if (this.waiting > 0) this.grow();
     else this.#warm(now);
+    this.#useReserve(now);
     if (thorough) this.#sweepServers(now);
   }
 
@@ -675,10 +737,11 @@ export class Pool implements LeaseOwner, ServerOwner {
     return host;
   }
 
-  #open(): void {
-    const server = new ServerConnection(this.plane, this, this, this.plane.nextId());
+  #open(holder: SlotHolder): void {
+    const server = new ServerConnection(this.plane, this, holder, this.plane.nextId());
     this.servers.add(server);
-    this.#count(1);
+    holder.opened(server);
+    this.#count(holder, 1);
     server.connect(this.takeHost(), this.database.port);
   }
 }

@@ -51,7 +51,7 @@ function end(plane: Plane, key: string, pool: Pool, refusal: Refusal): void {
   // Who looks up a user waits there, too.
   pool.failWaiters(refusal);
   pool.outdate(refusal.message);
-  plane.budget.retire(pool.lease);
+  pool.retire();
 }
 
 /** Clients that are there already count in limits that are new. */

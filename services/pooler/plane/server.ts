@@ -46,7 +46,7 @@ const closedByServer = "server closed the connection";
 export class ServerConnection implements DialOwner {
   readonly plane: Plane;
   readonly pool: Pool;
-  readonly owner: ServerOwner;
+  owner: ServerOwner;
   stream!: Stream;
   /** Set where what it sends is not relayed. */
   consumer: ServerConsumer | null = null;
