@@ -10,6 +10,7 @@ import {
   type ToControl,
   type ToPlane,
 } from "../messages.ts";
+import { DerivedKeys } from "./derived_keys.ts";
 
 /** Log records kept per batch; what comes beyond is counted and summed up in one line. */
 const recordsMax = 1000;
@@ -23,6 +24,11 @@ export class ControlLink {
   readonly #resolved = new Map<number, (addresses: readonly string[], reason: string) => void>();
   readonly #routed = new Map<number, (outcome: CancelOutcome | null) => void>();
   readonly #commanded = new Map<number, (outcome: Outcome) => void>();
+  readonly #derived = new DerivedKeys((password, salt, iterations, done) => {
+    const id = this.#nextId++;
+    this.#salted.set(id, done);
+    this.#post({ type: "salt", id, password, salt, iterations });
+  });
   #nextId = 1;
   #records: LogRecord[] = [];
   #dropped = 0;
@@ -65,16 +71,14 @@ export class ControlLink {
     this.#records = [];
   }
 
-  /** PBKDF2, on the control thread; null if it failed. */
+  /** PBKDF2, on the control thread; null if it failed. May call back at once: it was derived lately. */
   saltedPassword(
     password: string | Uint8Array,
     salt: Uint8Array,
     iterations: number,
     callback: (salted: Uint8Array | null) => void,
   ): void {
-    const id = this.#nextId++;
-    this.#salted.set(id, callback);
-    this.#post({ type: "salt", id, password, salt, iterations });
+    this.#derived.get(password, salt, iterations, callback);
   }
 
   /** The name of a system user; null if there is none. */
