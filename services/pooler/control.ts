@@ -294,7 +294,11 @@ export class Control {
       return;
     }
     this.#setState("ready");
-    this.#logger.info(`pgweir pooler ready: listening on ${addresses.join(", ")}`);
+    for (const address of addresses) {
+      const isUnix = address.startsWith("/") || address.startsWith("@");
+      this.#logger.info(`listening on ${isUnix ? `unix:${address}` : address}`);
+    }
+    this.#logger.info(`process up: pgweir ${pgweirVersion}, ${runtimeName} ${runtimeVersion()}`);
     this.#host?.ready();
   }
 

@@ -90,7 +90,7 @@ export class Pgweir extends Pooler {
 function saysReady(server: ManagedProcess, supervised: boolean): boolean {
   return supervised
     ? /^pgweir is ready/m.test(server.stdout())
-    : server.stderr().includes("pgweir pooler ready");
+    : server.stderr().includes("process up: pgweir");
 }
 
 /** Starts pgweir and waits until it is ready; fails with its output when it ends before that. */

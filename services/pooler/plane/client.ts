@@ -13,11 +13,12 @@ import type { ConsoleSession } from "./console_session.ts";
 import { Gather } from "./gather.ts";
 import type { Inbox } from "./inbox.ts";
 import type { Channel } from "./listener.ts";
+import { goneText } from "./log_lines.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { Peer } from "./peer.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
-import { fatal, frameRefusal, type Refusal, refusals } from "./refusals.ts";
+import { clientGone, fatal, frameRefusal, type Refusal, refusals } from "./refusals.ts";
 import { parseFlags, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import { anything, functionFlags, textFlags } from "./residue.ts";
@@ -234,7 +235,7 @@ export class ClientSession implements StreamOwner, Waiter {
   }
 
   onHangup(): void {
-    if (!this.#leaving) this.close("client unexpected eof");
+    if (!this.#leaving) this.close(clientGone);
   }
 
   #onEnd(result: number): void {
@@ -242,7 +243,7 @@ export class ClientSession implements StreamOwner, Waiter {
       this.stream.pause(false);
       return;
     }
-    this.close(result === 0 ? "client unexpected eof" : this.stream.reasonOf(-result));
+    this.close(goneText(result, this.stream));
   }
 
   // --- login and console: whole messages, not hot
@@ -756,8 +757,8 @@ export class ClientSession implements StreamOwner, Waiter {
     if (this.plane.cancels.requesters.has(this)) return this.close(refusal.message);
     const isMute = this.#leaving || (this.tunnel ?? this.server)?.isMidMessage;
     if (!isMute) this.stream.sendBytes(fatal(refusal));
-    this.plane.logRefusal(this, refusal.message);
     this.closeAfterFlush(refusal.message);
+    this.plane.logRefusal(this, refusal.message);
   }
 
   closeAfterFlush(reason: string): void {
@@ -774,7 +775,7 @@ export class ClientSession implements StreamOwner, Waiter {
     this.keeps = false;
     this.held = false;
     const plane = this.plane;
-    plane.logClient(this, `closing because: ${reason}`);
+    plane.logClientClosing(this, reason);
     this.pool?.dequeue(this);
     this.names?.clear();
     this.#input = null;

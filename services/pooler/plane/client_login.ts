@@ -43,6 +43,7 @@ import type { ClientGate } from "./client_gate.ts";
 import type { ClientSession } from "./client.ts";
 import { consoleGreeting, ConsoleSession } from "./console_session.ts";
 import { Credential } from "./credentials.ts";
+import { loginAttemptText } from "./log_lines.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { isConsole, type Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -287,7 +288,7 @@ export class ClientLogin {
     if (client.minor < packet.minor || packet.protocolOptions.length > 0) {
       client.stream.sendBytes(negotiateProtocolVersion(client.minor, packet.protocolOptions));
     }
-    plane.logClient(client, "login attempt");
+    plane.logClient(client, loginAttemptText(client, startup.replication));
     this.#challenge();
   }
 
@@ -361,6 +362,7 @@ export class ClientLogin {
     const { plane, user } = this.#client;
     const method = this.#rule?.method ?? plane.settings.authType;
     this.#credential = credential;
+    if (credential === null) plane.logClient(this.#client, `no such user: ${user}`);
     switch (method) {
       case "trust":
         if (credential === null) this.#refuse(refusals.trustFailed);
@@ -564,6 +566,7 @@ export class ClientLogin {
     }
     const database = lookupDatabase(plane.config, client.database);
     if (database === null) {
+      plane.logClient(client, `login failed: db=${client.database} user=${client.user}`);
       this.#refuse({ code: "3D000", message: `no such database: ${client.database}` });
       return;
     }

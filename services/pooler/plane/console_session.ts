@@ -19,7 +19,8 @@ import {
 } from "../../../shared/wire/mod.ts";
 import type { Outcome } from "../command.ts";
 import type { ClientSession } from "./client.ts";
-import { adminNeeded, Conversation, type Moment, type Plan, planQuery } from "./console/mod.ts";
+import { Conversation, type Moment, type Plan, planQuery } from "./console/mod.ts";
+import { clientLabel } from "./log_lines.ts";
 import type { Plane } from "./plane.ts";
 import type { Refusal } from "./refusals.ts";
 import { Counter } from "./stats.ts";
@@ -43,6 +44,7 @@ export class ConsoleSession {
       shutdown: (drain) => this.#shutdown(drain),
       command: (command) =>
         plane.control.command(command, client.user, (outcome) => this.#onOutcome(outcome)),
+      refused: ({ message }) => plane.logRefusal(client, message),
     });
     plane.consoleStats.totals[Counter.logins]!++;
   }
@@ -116,19 +118,14 @@ export class ConsoleSession {
         };
       }
     }
-    if (plan === adminNeeded) {
-      const { plane, id, user } = this.#client;
-      const { logPoolerErrors } = plane.settings;
-      if (logPoolerErrors) plane.control.log("warning", `C-${id}: "${user}": admin access needed`);
-    }
     return plan;
   }
 
   /** Not at once: the answer goes out first, and the loop is not in the middle of this client. */
   #shutdown(drain: boolean): void {
-    const { plane, id, user } = this.#client;
+    const { plane } = this.#client;
     const command = drain ? "SHUTDOWN WAIT_FOR_CLIENTS" : "SHUTDOWN";
-    plane.control.log("info", `C-${id}: ${command} command issued by "${user}"`);
+    plane.control.log("info", `${clientLabel(this.#client)} ${command} command issued`);
     plane.reactor.after(0, () => drain ? plane.drain() : plane.stop());
   }
 }

@@ -111,7 +111,7 @@ export class ListenerConnection implements ServerOwner, ServerConsumer {
     server.consumer = this;
     server.move(ServerState.active);
     this.#isUp = true;
-    this.#plane.logServer(server, "new connection to server");
+    this.#plane.logNewServer(server);
     this.#events.onUp();
   }
 

@@ -44,11 +44,12 @@ import { Credential } from "./credentials.ts";
 import { Departures } from "./departures.ts";
 import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
+import { clientLabel, closingText, newServerText, serverLabel } from "./log_lines.ts";
 import { Notifier } from "./notifier.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool, type PoolLogin } from "./pool.ts";
 import { Prepared } from "./prepared.ts";
-import { type Refusal, refusals } from "./refusals.ts";
+import { clientGone, type Refusal, refusals } from "./refusals.ts";
 import { applyConfig } from "./reload.ts";
 import type { ServerConnection } from "./server.ts";
 import { StartupReader } from "./startup.ts";
@@ -540,39 +541,44 @@ export class Plane {
   }
 
   logClient(client: ClientSession, what: string): void {
-    const { logConnections, logDisconnections } = this.settings;
-    if (!(client.login !== null ? logConnections : logDisconnections)) return;
-    const age = Math.round((this.reactor.now - client.connectedAt) / 1000);
-    const more = client.closed ? ` (age=${age}s)` : "";
-    this.control.log("info", `${clientLabel(client)} ${what}${more}`);
+    if (this.settings.logConnections) {
+      this.control.log("info", `${clientLabel(client)} ${what}`);
+    }
   }
 
-  /** An error that a client was sent, and that ends its connection. */
+  logClientClosing(client: ClientSession, reason: string): void {
+    if (!this.settings.logDisconnections) return;
+    // One that leaves without a word may be a health check, which comes every second.
+    if (client.user === "" && client.login !== null && reason === clientGone) return;
+    const text = closingText(reason, this.reactor.now - client.connectedAt);
+    this.control.log("info", `${clientLabel(client)} ${text}`);
+  }
+
+  /** An error that a client was sent. */
   logRefusal(client: ClientSession, message: string): void {
     if (!this.settings.logPoolerErrors) return;
     this.control.log("warning", `${clientLabel(client)} pooler error: ${message}`);
   }
 
   logServer(server: ServerConnection, what: string): void {
-    const { logConnections, logDisconnections } = this.settings;
-    if (!logConnections && !logDisconnections) return;
-    const { database, user } = server.pool;
-    const name = `${database.name}/${user}@${server.address}:${server.port}`;
-    const age = Math.round((this.reactor.now - server.connectedAt) / 1000);
-    this.control.log("info", `S-${server.id}: ${name} ${what} (age=${age}s)`);
+    this.control.log("warning", `${serverLabel(server)} ${what}`);
+  }
+
+  logNewServer(server: ServerConnection): void {
+    if (!this.settings.logConnections) return;
+    this.control.log("info", `${serverLabel(server)} ${newServerText(server)}`);
+  }
+
+  logServerClosing(server: ServerConnection, reason: string): void {
+    if (!this.settings.logDisconnections) return;
+    const text = closingText(reason, this.reactor.now - server.connectedAt);
+    this.control.log("info", `${serverLabel(server)} ${text}`);
   }
 
   logPool(pool: Pool, what: string): void {
     if (!this.settings.logPoolerErrors) return;
     this.control.log("warning", `${pool.database.name}/${pool.user}: ${what}`);
   }
-}
-
-/** A client as PgBouncer's log lines name it. */
-function clientLabel(client: ClientSession): string {
-  const { host, port } = client.address;
-  const name = `${client.database || "(nodb)"}/${client.user || "(nouser)"}`;
-  return `C-${client.id}: ${name}@${host}:${port}`;
 }
 
 /** Accepts clients. Stops while descriptors are short, so that the loop never spins on EMFILE. */

@@ -499,7 +499,7 @@ export class Pool implements LeaseOwner, SlotHolder {
   /** A new server finished its login. */
   onReady(server: ServerConnection, parameters: ReadonlyMap<string, string>): void {
     this.#onWelcome(server, parameters);
-    this.plane.logServer(server, "new connection to server");
+    this.plane.logNewServer(server);
     const { connectQuery } = this.database;
     if (connectQuery === null) {
       this.#onOpened(server);

@@ -13,6 +13,9 @@ const closeStatements =
   "Close statements that are not used any more, or use the unnamed one for texts " +
   "that do not repeat";
 
+/** Why a connection ends whose client has left without a word. */
+export const clientGone = "client unexpected eof";
+
 export const refusals = {
   tooManyClients: {
     code: "53300",

@@ -135,7 +135,7 @@ export class ServerConnection implements DialOwner {
       if (this.isClosed) return;
       const address = addresses[Math.floor(Math.random() * addresses.length)];
       if (address === undefined) {
-        this.login?.fail("08001", `server DNS lookup failed: ${reason}`);
+        this.login?.fail("08001", "server DNS lookup failed", reason);
         return;
       }
       this.address = address;
@@ -153,7 +153,7 @@ export class ServerConnection implements DialOwner {
   #dial(): void {
     const stream = dial(this.plane, this, this);
     if (typeof stream !== "number") this.stream = stream;
-    else this.login?.fail("08001", `connect failed: ${errnoText(-stream)}`);
+    else this.login?.fail("08001", "connect failed", errnoText(-stream));
   }
 
   // --- events of the stream
@@ -220,10 +220,11 @@ export class ServerConnection implements DialOwner {
     const client = this.client;
     const words = this.#lastWords;
     const midMessage = this.#bodyLeft > 0 && !this.#bodyDrop;
-    this.close(words === null ? reason : `${reason}: ${words.message}`);
+    this.plane.logServer(this, words === null ? reason : `${reason}: ${words.message}`);
+    this.close(refusals.serverGone.message);
     if (client === null) return;
     // The server's own last words were passed on; inside a message nothing can be added.
-    if (midMessage || words !== null) client.closeAfterFlush(`server conn crashed? (${reason})`);
+    if (midMessage || words !== null) client.closeAfterFlush(refusals.serverGone.message);
     else client.fail(refusals.serverGone);
   }
 
@@ -243,7 +244,7 @@ export class ServerConnection implements DialOwner {
     this.client = null;
     this.unnamedOwner = null;
     if (client !== null) client.server = null;
-    this.plane.logServer(this, `closing because: ${reason}`);
+    this.plane.logServerClosing(this, reason);
     this.owner.onClosed(this);
     this.consumer?.onServerClosed?.();
   }

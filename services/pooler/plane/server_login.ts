@@ -51,7 +51,7 @@ export class ServerLogin {
 
   onConnected(errno: number): void {
     if (errno !== 0) {
-      this.fail("08001", `connect failed: ${errnoText(errno)}`);
+      this.fail("08001", "connect failed", errnoText(errno));
       return;
     }
     const { plane, pool, owner } = this.#server;
@@ -109,16 +109,25 @@ export class ServerLogin {
     this.fail("08001", "the slot was lost: the budget coordinator does not answer");
   }
 
-  fail(code: string, reason: string): void {
-    this.failWith({ code, message: reason });
+  fail(code: string, reason: string, detail = ""): void {
+    this.failWith({ code, message: detail === "" ? reason : `${reason}: ${detail}` }, reason);
   }
 
-  failWith(failure: Refusal): void {
+  /** Its server has said no. */
+  #refused(failure: Refusal): void {
+    const server = this.#server;
+    if (!this.#ended) {
+      server.plane.logServer(server, `server login failed: FATAL ${failure.message}`);
+    }
+    this.failWith(failure, "login failed");
+  }
+
+  failWith(failure: Refusal, reason = failure.message): void {
     if (this.#ended) return;
     this.#ended = true;
     const server = this.#server;
     server.login = null;
-    server.close(`server login failed: ${failure.message}`);
+    server.close(reason);
     server.owner.onLoginFailed(server, failure);
   }
 
@@ -146,7 +155,7 @@ export class ServerLogin {
           this.#versionRefused = true;
           return;
         }
-        return this.failWith(
+        return this.#refused(
           failureOf(error, error.message === "" ? "login failed" : error.message),
         );
       }

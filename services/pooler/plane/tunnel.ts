@@ -99,7 +99,7 @@ export class Tunnel implements ServerOwner, ServerConsumer {
     server.consumer = this;
     const client = this.#client;
     client.plane.giveKey(client);
-    client.plane.logServer(server, "new connection to server");
+    client.plane.logNewServer(server);
     const reports = [...parameters].map(([name, value]) => parameterStatus(name, value));
     const notice = loginNotice(client.plane.settings.loginNotifyMessage);
     const key = backendKeyData(client.processId, client.secret);

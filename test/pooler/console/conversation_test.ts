@@ -26,6 +26,7 @@ class Session {
   readonly shutdowns: boolean[] = [];
   readonly commands: Command[] = [];
   abandoned = 0;
+  readonly refusals: string[] = [];
   readonly conversation: Conversation;
   readonly #reader = new MessageReader();
 
@@ -39,6 +40,7 @@ class Session {
         this.commands.push(command);
         return () => this.abandoned++;
       },
+      refused: (refusal) => this.refusals.push(refusal.message),
     });
   }
 
@@ -130,6 +132,10 @@ tests("an error in the extended protocol skips everything up to Sync", () => {
   assert.is(session.ask(f.P("", "SHOW NOPE"), ...rest), "E(08P01)");
   assert.is(session.ask(f.P("", "SHOW STATE")), "");
   assert.is(session.ask(f.S(), f.Q("SHOW STATE")), `Z(I) ${shown}`);
+  // For the log; what is skipped is no error.
+  assert.is(session.refusals.length, 1);
+  session.ask(f.Q("SHOW NOPE"));
+  assert.is(session.refusals.length, 2);
   const failing: [string, readonly Uint8Array[]][] = [
     ["E(08P01)", [f.P("", "SHOW NOPE")]],
     ["E(0A000)", [f.P("", "KILL")]],

@@ -43,7 +43,7 @@ for (const command of ["pooler", "up"]) {
     assert.ok(await instance.answers(), instance.log());
     const info = processInfo(pid);
     assert.is(info?.session, pid, "a session of its own");
-    assert.match(instance.log(), /pgweir pooler ready/);
+    assert.match(instance.log(), /process up: pgweir/);
     const children = processesOf(instance);
     assert.is(children.length > 1, command === "up");
     signal(pid, "SIGTERM");
@@ -134,7 +134,7 @@ test("a second worker on the port is refused, unless so_reuseport says that they
   instance.configure({ unix_socket_dir: "", so_reuseport: 1 });
   const pair = [await instance.start(), await instance.start()];
   for (const one of pair) {
-    await one.ready("the log", () => one.stderr().includes("pooler ready"));
+    await one.ready("the log", () => one.stderr().includes("process up: pgweir"));
     await one.stop();
   }
 });

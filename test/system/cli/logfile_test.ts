@@ -32,7 +32,7 @@ for (const command of ["pooler", "up"]) {
     instance.configure({ logfile: instance.logfile });
     const running = await instance.start(command, "-q");
     assert.is(running.stderr(), "");
-    assert.match(instance.log(), /pgweir pooler ready/);
+    assert.match(instance.log(), /process up: pgweir/);
     await running.stop();
     assert.is(running.stderr(), "");
   });

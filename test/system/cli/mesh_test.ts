@@ -28,7 +28,7 @@ test("one worker with an id of the mesh, one pidfile, nothing on standard output
       `pidfile = ${other.pidfile}\n`,
   );
   const second = await other.folder.launch("pooler", "p.ini");
-  await second.ready("the second worker", () => second.stderr().includes("pgweir pooler ready"));
+  await second.ready("the second worker", () => second.stderr().includes("process up: pgweir"));
   const children = [...childrenOf(first.pid), ...childrenOf(second.pid)];
   for (const one of [first, second]) assert.is(one.stdout(), "");
   for (const one of [first, second]) assert.equal(await one.stop(), { code: 0, signal: null });

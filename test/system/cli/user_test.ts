@@ -40,7 +40,7 @@ if (isRoot) {
         ...settings,
       });
       const running = await instance.start("pooler", ...words);
-      await running.ready("the log", () => instance.log().includes("pooler ready"));
+      await running.ready("the log", () => instance.log().includes("process up: pgweir"));
       const tasks = tasksOf(running.pid);
       assert.ok(tasks.length > 1);
       for (const task of tasks) {
@@ -82,7 +82,7 @@ if (isRoot) {
       user: "nobody",
     });
     const running = await instance.start();
-    await running.ready("the log", () => running.stderr().includes("pooler ready"));
+    await running.ready("the log", () => running.stderr().includes("process up: pgweir"));
     const { uid, gid, mode } = statSync(instance.socket);
     assert.equal([uid, gid, mode & 0o777], [nobody.uid, findGroup("daemon"), 0o770]);
     await running.stop();

@@ -41,7 +41,7 @@ async function startLimited(soft: number, hard: number): Promise<Pgweir> {
     command: ["sh", "-c", limits, "sh", ...runtimeCommand(), cli, "pooler", iniFile],
     cwd: dir,
   });
-  await server.ready("pgweir", () => server.stderr().includes("pgweir pooler ready"));
+  await server.ready("pgweir", () => server.stderr().includes("process up: pgweir"));
   return new Pgweir(server, port, dir, iniFile, false, {});
 }
 

@@ -29,6 +29,8 @@ export interface ConsoleHost {
   shutdown(drain: boolean): void;
   /** The same, for what ends later: by `settle()`, once. Returns the way to give up on it. */
   command(command: Command): () => void;
+  /** Called for each error that a request is answered with. */
+  refused(refusal: Refusal): void;
 }
 
 /** How it ended: the client said good-bye, or broke the protocol. */
@@ -215,12 +217,14 @@ export class Conversation {
 
   /** An error in the extended protocol. */
   #fail(refusal: Refusal): void {
+    this.#host.refused(refusal);
     this.#output.put(error(refusal));
     this.#skipping = true;
   }
 
   /** An error that ends a request of its own. */
   #failQuery(refusal: Refusal): void {
+    this.#host.refused(refusal);
     this.#output.put(error(refusal));
     this.#output.put(ready);
   }

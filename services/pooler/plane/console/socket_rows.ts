@@ -2,6 +2,7 @@
 // come and go: who left before its turn has no row, who came later than the command may have none.
 
 import type { SocketAddress } from "../../../../shared/sys/mod.ts";
+import { pointerText } from "../log_lines.ts";
 import { columnsOf, type Row } from "./encode.ts";
 import type { ClientView, Moment, PlaneView, ServerView, StreamView } from "./view.ts";
 
@@ -34,9 +35,8 @@ function timestamp(wallMs: number): string {
   return `${text.slice(0, 10)} ${text.slice(11, 19)} UTC`;
 }
 
-/** An identity for a connection: PgBouncer shows a memory address here. */
 function pointer(connection: { readonly id: number } | null): string {
-  return connection === null ? "" : `0x${connection.id.toString(16).padStart(12, "0")}`;
+  return connection === null ? "" : pointerText(connection.id);
 }
 
 export function wholeSeconds(ms: number): number {

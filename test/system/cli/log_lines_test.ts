@@ -1,0 +1,176 @@
+// The log beside that of PgBouncer for the same actions: what it writes about clients and servers is written in the
+// same words, since people and programs watch for them. More may be written.
+
+import { assert, suite, until } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { startPgbouncer } from "../../support/pgbouncer.ts";
+import { startPgweir } from "../../support/pgweir.ts";
+import type { Pooler } from "../../support/pooler.ts";
+import { startPostgres } from "../../support/postgres.ts";
+import { RawClient } from "../../support/raw_client.ts";
+
+needs("pgbouncer");
+
+const test = suite("log lines");
+const postgres = await startPostgres();
+const server = `host=127.0.0.1 port=${postgres.port} dbname=postgres`;
+const options = {
+  ini: {
+    databases: {
+      postgres: `${server} pool_size=1`,
+      down: "host=127.0.0.1 port=1",
+      missing: `host=127.0.0.1 port=${postgres.port} dbname=nodb`,
+    },
+    pgbouncer: { auth_type: "md5", query_wait_timeout: 1, stats_period: 1 },
+  },
+  userlist: { postgres: "secret", admin: "secret", stranger: "secret" },
+};
+const theirs = await startPgbouncer(options);
+const ours = await startPgweir(options);
+
+test.after(async () => {
+  for (const pooler of [theirs, ours]) await pooler.stop();
+  await postgres.stop("immediate");
+});
+
+const login = { user: "postgres", password: "secret", database: "postgres" };
+
+async function leaves(pooler: Pooler, changes: Partial<typeof login>): Promise<void> {
+  const client = await RawClient.login(pooler, { ...login, ...changes }).catch(() => null);
+  await client?.end();
+}
+
+/** Lines about clients and servers, without what differs from one connection to the next. */
+function linesOf(log: string): string[] {
+  return log.split("\n").filter((line) => / [CS]-0x[0-9a-f]+: /.test(line)).map((line) =>
+    line.replace(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC \[\d+\] /, "")
+      .replace(/-0x[0-9a-f]+:/, ":")
+      // 1.18 does not say it.
+      .replace(/ replication=(no|yes|database)$/, "")
+      .replace(/@unix\(\d+\):\d+/, "@unix(PID):PORT")
+      .replaceAll(/127\.0\.0\.1:\d+/g, "127.0.0.1:PORT")
+      .replace(/age=\d+s\)$/, "age)")
+  );
+}
+
+/** Runs it on one of them; what is logged until a line that matches `last`. */
+async function logged(
+  pooler: Pooler,
+  action: (pooler: Pooler) => Promise<void>,
+  last: RegExp,
+): Promise<string[]> {
+  const before = linesOf(pooler.log()).length;
+  await action(pooler);
+  const lines = () => linesOf(pooler.log()).slice(before);
+  await until(`a line like ${last}`, () => lines().some((line) => last.test(line)));
+  return lines();
+}
+
+const closed = /^LOG C: .* closing because: .* \(age\)$/;
+const refused = /^WARNING C: .* pooler error: /;
+
+const actions: readonly (readonly [string, (pooler: Pooler) => Promise<void>, RegExp])[] = [
+  ["a client and its server", async (pooler) => {
+    const client = await RawClient.login(pooler, login);
+    await client.query("SELECT 1");
+    await client.end();
+  }, closed],
+  ["a client that leaves without a word", async (pooler) => {
+    (await RawClient.login(pooler, login)).close();
+  }, closed],
+  ["a client of the unix socket", async (pooler) => {
+    await (await RawClient.login({ path: pooler.socketPath }, login)).end();
+  }, closed],
+  ["a wrong password", (pooler) => leaves(pooler, { password: "no" }), refused],
+  ["a database that is not there", (pooler) => leaves(pooler, { database: "nope" }), refused],
+  ["the console", (pooler) => leaves(pooler, { user: "admin", database: "pgbouncer" }), closed],
+  ["the console, not allowed", (pooler) => {
+    return leaves(pooler, { user: "stranger", database: "pgbouncer" });
+  }, refused],
+  ["a command that the console does not know", async (pooler) => {
+    const client = await RawClient.login(pooler, {
+      ...login,
+      user: "admin",
+      database: "pgbouncer",
+    });
+    await client.query("NONSENSE").catch(() => {});
+    await client.end();
+  }, closed],
+  ["a client that waits too long", async (pooler) => {
+    const first = await RawClient.login(pooler, login);
+    await first.query("BEGIN");
+    const second = await RawClient.login(pooler, login);
+    await second.query("SELECT 1").catch(() => {});
+    second.close();
+    await first.query("COMMIT");
+    await first.end();
+  }, /client close request/],
+  ["a server that cannot be reached", (pooler) => leaves(pooler, { database: "down" }), refused],
+];
+
+for (const [what, action, last] of actions) {
+  test(what, async () => {
+    const wanted = await logged(theirs, action, last);
+    const got = await logged(ours, action, last);
+    assert.ok(wanted.length > 0);
+    // Each as often as there; a server that fails may be tried more often.
+    for (const line of new Set(wanted)) {
+      const count = (lines: readonly string[]) => lines.filter((other) => other === line).length;
+      const report = `${line}\nis not among\n${got.join("\n")}`;
+      assert.ok(count(got) >= count(wanted), report);
+      if (line.includes(" C: ")) assert.is(count(got), count(wanted), report);
+    }
+  });
+}
+
+test("a server that says no", async () => {
+  const database = "missing";
+  const wanted = await logged(theirs, (pooler) => leaves(pooler, { database }), refused);
+  const got = await logged(ours, (pooler) => leaves(pooler, { database }), refused);
+  for (const line of wanted) {
+    // PgBouncer connects first and is told then; here it is no server before its login.
+    if (!line.includes("new connection to server")) assert.ok(got.includes(line), line);
+  }
+  // There it has no label.
+  const said = 'server login failed: FATAL database "nodb" does not exist';
+  assert.ok(theirs.log().includes(`WARNING ${said}`));
+  assert.ok(got.includes(`WARNING S: missing/postgres@127.0.0.1:PORT ${said}`), got.join("\n"));
+});
+
+test("a user that nobody knows", async () => {
+  const texts = (lines: readonly string[]) => lines.map((line) => line.replace(/ \S+@\S+/, ""));
+  const wanted = texts(await logged(theirs, (pooler) => leaves(pooler, { user: "who" }), refused));
+  const got = texts(await logged(ours, (pooler) => leaves(pooler, { user: "who" }), refused));
+  assert.equal([...got].sort(), [...wanted].sort());
+});
+
+test("a health check that connects and leaves is no line", async () => {
+  const before = [theirs, ours].map((pooler) => linesOf(pooler.log()).length);
+  for (const pooler of [theirs, ours]) {
+    (await RawClient.connect(pooler)).close();
+    await leaves(pooler, {});
+  }
+  for (const [index, pooler] of [theirs, ours].entries()) {
+    const lines = () => linesOf(pooler.log()).slice(before[index]);
+    await until("the login after it", () => lines().some((line) => closed.test(line)));
+    assert.is(lines().filter((line) => line.includes("(nouser)")).length, 0, lines().join("\n"));
+  }
+});
+
+test("the start says where it listens, the end of a period its statistics", async () => {
+  for (const pooler of [theirs, ours]) {
+    const { port, socketPath } = pooler;
+    assert.match(pooler.log(), new RegExp(`\\] LOG listening on 127\\.0\\.0\\.1:${port}\n`));
+    assert.ok(pooler.log().includes(`] LOG listening on unix:${socketPath}\n`), pooler.log());
+    assert.match(pooler.log(), /\] LOG process up: (PgBouncer|pgweir) \d+\.\d+\.\d+, /);
+    // Three numbers are newer than 1.18.
+    const newer = "(\\d+ client parses/s, \\d+ server parses/s, \\d+ binds/s, )?";
+    const stats = new RegExp(
+      `\\] LOG stats: \\d+ xacts/s, \\d+ queries/s, ${newer}in \\d+ B/s, out \\d+ B/s, ` +
+        "xact \\d+ us, query \\d+ us, wait \\d+ us\n",
+    );
+    await until("the statistics", () => stats.test(pooler.log()));
+  }
+});
+
+test.run();
