@@ -137,6 +137,7 @@ function reload(
     return;
   }
   logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
+  logger.setFormat(config.settings.logFormat);
   coordinator.setConfig(config);
   logger.info("configuration reloaded", { file: path });
 }

@@ -124,8 +124,8 @@ export class Control {
     process.on("SIGINT", drain);
     process.on("SIGQUIT", () => this.#stopNow());
     process.on("SIGHUP", () => {
-      this.#logger.info("got SIGHUP, re-reading config");
       this.#reopenLog();
+      this.#logger.info("got SIGHUP, re-reading config");
       this.#reload();
     });
     const { supervisorPid } = this.#seat;
@@ -171,6 +171,7 @@ export class Control {
   #takeConfig(config: Config): void {
     this.#config = config;
     this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
+    this.#logger.setFormat(config.settings.logFormat);
     // The plane first: what it holds by the former limits it gives up by the new ones.
     this.#tell({ type: "config", config });
     this.#localBudget?.setConfig(config);

@@ -148,12 +148,12 @@ export class Up {
 
   /** SIGHUP: the workers and the coordinator read their configuration again, if there is nothing wrong with it. */
   reload(): void {
-    this.#logger.info("got SIGHUP, re-reading config");
     try {
       this.#host?.reopenLog();
     } catch (error) {
       this.#logger.error((error as Error).message);
     }
+    this.#logger.info("got SIGHUP, re-reading config");
     if (this.#config === null) return;
     const config = rereadConfig(this.#config, this.#command.options, this.#logger);
     if (config === null) return;
@@ -165,6 +165,7 @@ export class Up {
     }
     this.#config = config;
     this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
+    this.#logger.setFormat(config.settings.logFormat);
     this.#coordinator?.reload();
     const reached = this.#fleet?.reload() ?? 0;
     this.#logger.info(`configuration checked, SIGHUP is passed on to ${reached} workers`);

@@ -66,7 +66,7 @@ export class HostProcess {
 
   /** Makes the log what the settings say. Throws HostFailure, and leaves it as it is, when it can't. */
   configureLog({ settings }: Config): void {
-    attempt(() => this.log.configure(logTargets(settings, this.#options.quiet)));
+    attempt(() => this.log.configure(logTargets(settings, this.#options.quiet || this.#hushed)));
     this.#followLog();
   }
 

@@ -40,11 +40,13 @@ export interface Logger {
   enabled(level: LogLevel): boolean;
   /** Changes the least level of this logger, its root and all its relatives. */
   setLevel(level: LogLevel): void;
+  /** The same for the form of the lines. */
+  setFormat(format: LogFormat): void;
 }
 
 interface Root {
   readonly component: string;
-  readonly format: LogFormat;
+  format: LogFormat;
   readonly write: (line: string) => void;
   readonly clock: () => number;
   threshold: number;
@@ -85,6 +87,10 @@ class RootedLogger implements Logger {
 
   setLevel(level: LogLevel): void {
     this.#root.threshold = logLevels.indexOf(level);
+  }
+
+  setFormat(format: LogFormat): void {
+    this.#root.format = format;
   }
 
   #log(level: LogLevel, message: string, fields: Fields | undefined): void {

@@ -448,7 +448,7 @@ tests("a statistics user sees everything but FDS, and changes nothing", async ()
     const wanted = new Array(4).fill("E(42501) Z(I)").join(" ");
     assert.is(await console.replies(4), wanted, command);
   }
-  assert.match(pgweir.log(), '"watcher": admin access needed');
+  assert.match(pgweir.log(), /: pgbouncer\/watcher@\S+ pooler error: admin access needed$/m);
   await console.end();
   assert.is(pgweir.end, null);
 });

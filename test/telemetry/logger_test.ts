@@ -43,6 +43,16 @@ function jsonOf(message: string, fields?: Fields): Record<string, unknown> {
 
 const text = suite("text lines");
 
+text("setFormat() is for the logger and its relatives, from the next line on", () => {
+  const { log, lines } = recorder("text");
+  const child = log.child({ a: 1 });
+  child.info("b");
+  log.setFormat("json");
+  child.info("c");
+  assert.is(lines[0], `${head} LOG b a=1\n`);
+  assert.is(JSON.parse(lines[1]!).message, "c");
+});
+
 text("log() writes PgBouncer's shape and level names", () => {
   const { log, lines } = recorder("text");
   log.debug("a");

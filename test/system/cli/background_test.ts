@@ -61,6 +61,11 @@ test("-d: the log file goes on after SIGHUP", async () => {
   renameSync(instance.logfile, `${instance.logfile}.1`);
   signal(pid, "SIGHUP");
   await until("the new file", () => / got SIGHUP/.test(instance.log()));
+  await instance.console("SHOW VERSION");
+  await until("the login", () => / login attempt/.test(instance.log()));
+  // Once, not by way of standard error as well.
+  const lines = instance.log().trimEnd().split("\n");
+  assert.equal(lines, [...new Set(lines)]);
   signal(pid, "SIGTERM");
   await until("its end", () => !isAlive(pid));
 });
