@@ -566,7 +566,10 @@ export class Plane {
 
   logNewServer(server: ServerConnection): void {
     if (!this.settings.logConnections) return;
-    this.control.log("info", `${serverLabel(server)} ${newServerText(server)}`);
+    const label = serverLabel(server);
+    this.control.log("info", `${label} ${newServerText(server)}`);
+    const { tls } = server.stream;
+    if (tls !== null) this.control.log("info", `${label} SSL established: ${tls.info}`);
   }
 
   logServerClosing(server: ServerConnection, reason: string): void {
