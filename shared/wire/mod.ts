@@ -27,5 +27,11 @@ export {
   scramSecretMatches,
 } from "./scram_keys.ts";
 export { scanSql, SqlFlag, unlistens } from "./sql_scan.ts";
+export {
+  noSettingNames,
+  type SettingNames,
+  settingNames,
+  settingNamesInCode,
+} from "./sql_settings.ts";
 export * from "./startup.ts";
 export { findNul, latin1Bytes, latin1Text } from "./text.ts";

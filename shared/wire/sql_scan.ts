@@ -56,11 +56,15 @@ export const SqlFlag = {
   setsDefault: 1 << 13,
   /** A statement begins with SET LOCAL, SET TRANSACTION or SET CONSTRAINTS. */
   setsLocal: 1 << 14,
-  /** A statement is RESET ALL. */
-  resetsAll: 1 << 15,
+  /** set_config() is called, or pg_settings updated, for a parameter whose name is not in the text. */
+  setsUnnamed: 1 << 15,
+  /** A string names set_config(). */
+  mentionsConfig: 1 << 16,
 } as const;
 
-const everyFlag = (1 << 16) - 1;
+const everyFlag = (1 << 17) - 1;
+
+const setsUnnamedConfig = SqlFlag.setsConfig | SqlFlag.setsUnnamed;
 
 // Beside the flags, and dropped at the end of a statement:
 /** The statement may make something in the schema pg_temp. */
@@ -90,7 +94,6 @@ const stops = new Uint8Array(256);
 
 for (const char of `'"$-/;_pP`) stops[char.charCodeAt(0)] = 1;
 
-const ALL = word("all");
 const ANALYSE = word("analyse");
 const ANALYZE = word("analyze");
 const COMMIT = word("commit");
@@ -235,13 +238,14 @@ export function scanSql(bytes: Uint8Array, from: number, to: number): number {
     }
     if (name === 0) continue;
     flags |= name & (SqlFlag.locks | SqlFlag.unlocks);
-    if ((name & SqlFlag.setsConfig) !== 0 && (flags & SqlFlag.setsConfig) === 0) {
+    if ((name & SqlFlag.setsConfig) !== 0 && (flags & SqlFlag.setsUnnamed) === 0) {
       const open = blankEnd(bytes, at, to);
       if (open < to && bytes[open] === 0x28) {
         // One call within another is not looked into: with many, the text would be read many times.
-        const end = at < callEnd ? -1 : localCallEnd(bytes, open + 1, to);
-        if (end < 0) flags |= SqlFlag.setsConfig;
-        else callEnd = end;
+        const isKnown = (flags & SqlFlag.setsConfig) !== 0 || at < callEnd;
+        const end = isKnown ? -1 : localCallEnd(bytes, open + 1, to);
+        if (end >= 0) callEnd = end;
+        else flags |= configFlags(bytes, open + 1, to);
       }
     } else if ((name & (tempSchema | tempWord)) !== 0 && (flags & SqlFlag.makesTemp) === 0) {
       const before = start === commentsEnd ? commentsFrom : start;
@@ -253,7 +257,7 @@ export function scanSql(bytes: Uint8Array, from: number, to: number): number {
         if (dot < to && bytes[dot] === 0x2e) flags |= SqlFlag.makesTemp;
       }
     } else if ((name & settingsView) !== 0 && (flags & updates) !== 0) {
-      flags |= SqlFlag.setsConfig;
+      flags |= setsUnnamedConfig;
     }
   }
 }
@@ -346,11 +350,7 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
       if (!same(bytes, at, end, PREPARE)) return 0;
       return preparesTransaction(bytes, end, to) ? 0 : SqlFlag.prepares;
     case 0x72: // r
-      if (!same(bytes, at, end, RESET)) return 0;
-      at = blankEnd(bytes, end, to);
-      return same(bytes, at, wordEnd(bytes, at, to), ALL)
-        ? SqlFlag.resets | SqlFlag.resetsAll
-        : SqlFlag.resets;
+      return same(bytes, at, end, RESET) ? SqlFlag.resets : 0;
     case 0x73: // s
       if (!same(bytes, at, end, SET)) return 0;
       return configures |
@@ -537,6 +537,15 @@ function localCallEnd(bytes: Uint8Array, at: number, to: number): number {
   return -1;
 }
 
+/** The flags of a call of set_config that may last, whose arguments begin at `at`. */
+function configFlags(bytes: Uint8Array, at: number, to: number): number {
+  at = blankEnd(bytes, at, to);
+  if (at >= to || bytes[at] !== 0x27) return setsUnnamedConfig;
+  const next = nextToken(bytes, at, to);
+  const isName = next < to && (bytes[next] === 0x2c || bytes[next] === 0x3a); // , or ::type
+  return isName ? SqlFlag.setsConfig : setsUnnamedConfig;
+}
+
 /** Whether the token [at, end) is true, 't' or 'true'. */
 function isTrue(bytes: Uint8Array, at: number, end: number): boolean {
   if (bytes[at] !== 0x27) return same(bytes, at, end, TRUE);
@@ -569,12 +578,12 @@ function nameAt(bytes: Uint8Array, at: number, end: number): number {
 
 /** The flags for a name written as U&"...", which ends at `at`: it may be any, and is not decoded. */
 function encodedFlags(bytes: Uint8Array, at: number, to: number, flags: number): number {
-  let found = (flags & updates) !== 0 ? SqlFlag.setsConfig : 0;
+  let found: number = (flags & updates) !== 0 ? setsUnnamedConfig : 0;
   at = blankEnd(bytes, at, to);
   const end = wordEnd(bytes, at, to);
   if (same(bytes, at, end, UESCAPE)) at = nextToken(bytes, blankEnd(bytes, end, to), to);
   if (at >= to) return found;
-  if (bytes[at] === 0x28) found |= SqlFlag.setsConfig | SqlFlag.locks | SqlFlag.unlocks;
+  if (bytes[at] === 0x28) found |= setsUnnamedConfig | SqlFlag.locks | SqlFlag.unlocks;
   if (bytes[at] === 0x2e && (flags & creates) !== 0) found |= SqlFlag.makesTemp;
   return found;
 }
@@ -601,6 +610,7 @@ function mentions(bytes: Uint8Array, from: number, to: number): number {
     if (wordBefore(bytes, from, start) && (start - from < 2 || bytes[start - 2] !== 0x5c)) continue;
     at = wordEnd(bytes, at, to);
     const name = nameAt(bytes, start, at);
+    if ((name & SqlFlag.setsConfig) !== 0) flags |= SqlFlag.mentionsConfig;
     flags |= (name & tempSchema) === 0 ? name : SqlFlag.makesTemp;
   }
 }

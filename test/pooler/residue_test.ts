@@ -7,6 +7,7 @@ import {
   textFlags,
   Wipe,
 } from "../../services/pooler/plane/residue.ts";
+import { noNames } from "../../services/pooler/plane/text_names.ts";
 import { Frontend, SqlFlag } from "../../shared/wire/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 
@@ -14,7 +15,7 @@ const test = suite("residue");
 
 /** A text with these flags, the tags SET that came back, and the end of what is under way. */
 function cycle(residue: Residue, flags: number, sets: number): Wipe {
-  residue.expect(flags);
+  residue.expect(flags, noNames, 0);
   for (let i = 0; i < sets; i++) residue.onSet();
   residue.endCycles();
   return residue.wipe;
@@ -41,8 +42,8 @@ test("a SET that no text has announced leaves settings", () => {
 
 test("a text that is announced counts until all is answered", () => {
   const residue = new Residue();
-  residue.expect(SqlFlag.sets);
-  residue.expect(SqlFlag.setsReported);
+  residue.expect(SqlFlag.sets, noNames, 0);
+  residue.expect(SqlFlag.setsReported, noNames, 0);
   assert.is(residue.maySet, true);
   residue.onSet();
   assert.is(residue.wipe, Wipe.settings);
@@ -53,7 +54,7 @@ test("a text that is announced counts until all is answered", () => {
 
 test("what was prepared under foreign settings is wiped with them", () => {
   const residue = new Residue();
-  residue.expect(SqlFlag.sets);
+  residue.expect(SqlFlag.sets, noNames, 0);
   residue.onParse();
   residue.onSet();
   residue.endCycles();
@@ -94,7 +95,7 @@ test("textFlags() can't read a backslash where it may mean something", () => {
 });
 
 test("functionFlags() knows the functions that change a session", () => {
-  assert.is(functionFlags(2078), SqlFlag.setsConfig);
+  assert.is(functionFlags(2078), SqlFlag.setsConfig | SqlFlag.setsUnnamed);
   assert.is(functionFlags(2880), SqlFlag.locks);
   assert.is(functionFlags(2892), SqlFlag.locks);
   assert.is(functionFlags(2026), 0);
@@ -114,7 +115,7 @@ test("set_config leaves settings; code that runs and objects of the session leav
 test("locks are unsure once they are touched, until it is asked", () => {
   for (const flag of [SqlFlag.locks, SqlFlag.unlocks]) {
     const residue = new Residue();
-    residue.expect(flag);
+    residue.expect(flag, noNames, 0);
     assert.is(residue.locksUnsure, true);
     assert.is(residue.wipe, Wipe.nothing);
   }

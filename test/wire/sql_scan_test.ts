@@ -121,7 +121,7 @@ const rows: Record<string, [text: string, flags: string][]> = {
   ],
   "resets": [
     ["RESET x", "resets"],
-    ["reset all", "resets resetsAll"],
+    ["reset all", "resets"],
     ["RESET allx", "resets"],
     ["RESET SESSION AUTHORIZATION", "resets"],
     [";RESET ROLE", "resets"],
@@ -136,7 +136,13 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["SELECT \"set_config\"('a', 'b', false)", "setsConfig"],
     ["SELECT \"pg_catalog\".\"set_config\"('a', 'b', false)", "setsConfig"],
     ["SELECT set_config /* a */ -- b\n ('a', 'b', false)", "setsConfig"],
-    ["SELECT set_config($1, $2, $3)", "setsConfig"],
+    ["SELECT set_config($1, $2, $3)", "setsConfig setsUnnamed"],
+    ["SELECT set_config(name, 'b', false)", "setsConfig setsUnnamed"],
+    ["SELECT set_config('a' || x, 'b', false)", "setsConfig setsUnnamed"],
+    ["SELECT set_config(E'a', 'b', false)", "setsConfig setsUnnamed"],
+    ["SELECT set_config('a'::text, 'b', false)", "setsConfig"],
+    ["SELECT set_config('a', 'b', false), set_config($1, 'b', false)", "setsConfig setsUnnamed"],
+    ["SELECT set_config($1, 'b', true), set_config('a', 'b', false)", "setsConfig"],
     ["SELECT set_config('a', 'b', NULL)", "setsConfig"],
     ["SELECT set_config('a', 'b', NOT true)", "setsConfig"],
     ["SELECT set_config('a', 'b', true AND false)", "setsConfig"],
@@ -154,19 +160,22 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["SELECT set_config('a', 'b', true -- )\n AND false)", "setsConfig"],
     ["SELECT set_config('a', 'b', true", "setsConfig"],
     ["SELECT set_config('a', 'b', true; SELECT 1)", "setsConfig"],
-    ["SELECT set_config(", "setsConfig"],
+    ["SELECT set_config(", "setsConfig setsUnnamed"],
     ["SELECT set_config('a', 'b', true), set_config('c', 'd', false)", "setsConfig"],
     ["SELECT set_config('a', set_config('b', 'c', false), true)", "setsConfig"],
     ["COPY (SELECT set_config('a', 'b', false)) TO STDOUT", "setsConfig"],
     ["UPDATE t SET x = set_config('a', 'b', false)", "setsConfig"],
-    ["SELECT 'set_config'::regproc", "setsConfig"],
-    ["SELECT 'SELECT set_config(''a'', ''b'', true)'", "setsConfig"],
-    ["SELECT E'\\nset_config(...)'", "setsConfig"],
-    ["SELECT E'\\'set_config'", "setsConfig"],
-    ["SELECT U&'set_config'", "setsConfig"],
-    ["CREATE FUNCTION f() RETURNS void AS $f$ SELECT set_config('a', 'b', true) $f$", "setsConfig"],
-    ["DO $$BEGIN PERFORM set_config('a', 'b', false); END$$", "setsConfig runsCode"],
-    ["SELECT $$pg_catalog.set_config$$", "setsConfig"],
+    ["SELECT 'set_config'::regproc", "setsConfig mentionsConfig"],
+    ["SELECT 'SELECT set_config(''a'', ''b'', true)'", "setsConfig mentionsConfig"],
+    ["SELECT E'\\nset_config(...)'", "setsConfig mentionsConfig"],
+    ["SELECT E'\\'set_config'", "setsConfig mentionsConfig"],
+    ["SELECT U&'set_config'", "setsConfig mentionsConfig"],
+    [
+      "CREATE FUNCTION f() RETURNS void AS $f$ SELECT set_config('a', 'b', true) $f$",
+      "setsConfig mentionsConfig",
+    ],
+    ["DO $$BEGIN PERFORM set_config('a', 'b', false); END$$", "setsConfig runsCode mentionsConfig"],
+    ["SELECT $$pg_catalog.set_config$$", "setsConfig mentionsConfig"],
     ["SELECT $set_config$ -- set_config", ""],
     ["SELECT set_config('a', 'b', true)", ""],
     ["SELECT set_config('a', 'b', TRUE)", ""],
@@ -191,11 +200,11 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["SELECT \"my set_config\"('a')", ""],
   ],
   "setsConfig by way of the view pg_settings": [
-    ["UPDATE pg_settings SET setting = '1' WHERE name = 'x'", "setsConfig"],
-    ["UPDATE ONLY pg_catalog.pg_settings SET setting = '1'", "setsConfig"],
-    ['UPDATE "pg_settings" SET setting = 1', "setsConfig"],
-    ["WITH q AS (SELECT 1) UPDATE pg_settings SET setting = '1' FROM q", "setsConfig"],
-    ["EXPLAIN ANALYZE UPDATE pg_settings SET setting = '1'", "setsConfig"],
+    ["UPDATE pg_settings SET setting = '1' WHERE name = 'x'", "setsConfig setsUnnamed"],
+    ["UPDATE ONLY pg_catalog.pg_settings SET setting = '1'", "setsConfig setsUnnamed"],
+    ['UPDATE "pg_settings" SET setting = 1', "setsConfig setsUnnamed"],
+    ["WITH q AS (SELECT 1) UPDATE pg_settings SET setting = '1' FROM q", "setsConfig setsUnnamed"],
+    ["EXPLAIN ANALYZE UPDATE pg_settings SET setting = '1'", "setsConfig setsUnnamed"],
     ["SELECT setting FROM pg_settings WHERE name = 'x'", ""],
     ["UPDATE t SET x = 1; SELECT * FROM pg_settings", ""],
     ["UPDATE my_pg_settings SET setting = '1'", ""],
@@ -426,10 +435,13 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["SELECT 1-/**/-1; SET x = 1", "sets"],
   ],
   "names written as U&": [
-    ["SELECT U&\"set\\005fconfig\"('a', 'b', false)", "setsConfig locks unlocks"],
-    ["SELECT u&\"set!005fconfig\" UESCAPE '!' ('a', 'b', false)", "setsConfig locks unlocks"],
+    ["SELECT U&\"set\\005fconfig\"('a', 'b', false)", "setsConfig locks unlocks setsUnnamed"],
+    [
+      "SELECT u&\"set!005fconfig\" UESCAPE '!' ('a', 'b', false)",
+      "setsConfig locks unlocks setsUnnamed",
+    ],
     ['CREATE TABLE U&"pg\\005ftemp".t (a int)', "makesTemp"],
-    ['UPDATE U&"pg\\005fsettings" SET setting = 1', "setsConfig"],
+    ['UPDATE U&"pg\\005fsettings" SET setting = 1', "setsConfig setsUnnamed"],
     ['SELECT U&"d\\0061t" FROM t', ""],
     ['SELECT a.U&"d\\0061t" FROM t', ""],
     ['SELECT au&"x" (1)', ""],
@@ -451,7 +463,7 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["SELECT /", ""],
     ["SELECT E", ""],
     ["SELECT U&", ""],
-    ["SELECT 'set_config", "setsConfig"],
+    ["SELECT 'set_config", "setsConfig mentionsConfig"],
     ["SELECT $$set_config", ""],
     ["SELECT set_", ""],
     ["SELECT set_conf", ""],
@@ -511,7 +523,9 @@ test("scanSql() takes bytes that are no UTF-8", () => {
     const word = byte >= 0x80 || /[\w$]/.test(String.fromCharCode(byte));
     assert.is(flagsOf(Uint8Array.of(...encoder.encode("SET"), byte)), word ? "" : "sets");
     const before = Uint8Array.of(byte, ...encoder.encode("set_config(1)"));
-    const found = word || byte === 0x22 ? "" : "setsConfig"; // " begins an identifier that does not end
+    // " begins an identifier that does not end, ' a string.
+    const called = byte === 0x27 ? "setsConfig mentionsConfig" : "setsConfig setsUnnamed";
+    const found = word || byte === 0x22 ? "" : called;
     assert.is(flagsOf(before), found, `byte ${byte}`);
   }
 });

@@ -496,7 +496,7 @@ export class ClientSession implements StreamOwner, Waiter {
                 : this.names.get(bytes, portalEnd + 1, nameEnd);
               if (nameEnd === portalEnd + 1) {
                 if (server.unnamedFlags !== 0) {
-                  plane.texts.expect(this, server, server.unnamedFlags, server.parsedChannels);
+                  plane.texts.expect(this, server, server.unnamedFlags, server.parsedNames);
                 }
               } else if (entry !== null) {
                 outlet.pass(run, at);
@@ -507,7 +507,7 @@ export class ClientSession implements StreamOwner, Waiter {
                   break;
                 }
                 if (statement.flags !== 0) {
-                  plane.texts.expect(this, server, statement.flags, statement.channels);
+                  plane.texts.expect(this, server, statement.flags, statement.inText);
                 }
                 const change = statement.name.length - (nameEnd - portalEnd);
                 outlet.putHeader(type, length + change);
@@ -543,7 +543,7 @@ export class ClientSession implements StreamOwner, Waiter {
                   server.unnamedFlags = flags;
                   this.unnamedOn = server;
                 } else if (flags !== 0) {
-                  plane.texts.expect(this, server, flags, server.parsedChannels);
+                  plane.texts.expect(this, server, flags, server.parsedNames);
                 }
                 requests.push(Request.parse);
                 break;
@@ -647,7 +647,7 @@ export class ClientSession implements StreamOwner, Waiter {
     if (pending < 0) return server.onSendFailed(-pending);
     if (pending > 0) this.stream.pause(false);
     const count = server.requests.count;
-    if (count > 0) server.answerDue();
+    if (count > 0) plane.prepared.answerDue(server);
     if (count > requestsMax) {
       this.#congested = true;
       this.stream.pause(false);

@@ -97,14 +97,14 @@ export class Notifier {
     this.#unlisten(client, listen.takeGone());
     if (failure !== null) {
       // What it listens to is wiped before anybody else gets it.
-      return this.#goOn(client, { code: failure.code, message: failure.message });
+      return this.goOn(client, { code: failure.code, message: failure.message });
     }
     listen.clear();
     const encoding = server.session.valueOf("client_encoding") ?? "";
     // Nobody else need wait for a server until the listener is there.
     if (!client.keeps && !server.residue.locksUnsure) server.release();
     if (client.closed) return;
-    if (names.length === 0) return this.#goOn(client, null);
+    if (names.length === 0) return this.goOn(client, null);
     this.#register(client, names, encoding);
   }
 
@@ -113,7 +113,7 @@ export class Notifier {
     const pool = client.pool as Pool;
     const listener = this.#listenerOf(pool, encoding);
     const impossible = listener.server === null ? this.#impossible(pool) : null;
-    if (impossible !== null) return this.#goOn(client, impossible);
+    if (impossible !== null) return this.goOn(client, impossible);
     const until = now + (pool.waitTimeoutMs(client) || longestWaitMs);
     let isOver = false;
     const registration = listener.register(client, names, until, (refusal, channels) => {
@@ -121,7 +121,7 @@ export class Notifier {
       this.#registrations.delete(client);
       if (client.closed) return;
       if (refusal === null) this.#enter(client, channels);
-      this.#goOn(client, refusal);
+      this.goOn(client, refusal);
     });
     if (!isOver) this.#registrations.set(client, registration);
   }
@@ -159,7 +159,7 @@ export class Notifier {
   }
 
   /** Gives the client its ReadyForQuery. */
-  #goOn(client: ClientSession, refusal: Refusal | null): void {
+  goOn(client: ClientSession, refusal: Refusal | null): void {
     const { outlet } = this.#plane;
     outlet.begin(client.stream);
     this.#putWaiting(client);

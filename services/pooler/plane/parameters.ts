@@ -57,7 +57,7 @@ const internedMaxLength = 2_000_000;
 const applicationNameMax = 63;
 
 /** Who the session acts for: everything else is set as the user that logged in, as at a direct login. */
-const identities = ["session_authorization", "role"];
+export const identities = ["session_authorization", "role"];
 
 /** Lists whose elements SET would quote once more. */
 const quotedLists = ["search_path"];
@@ -282,8 +282,9 @@ export class Dialects {
     const differs = (value: string | null, index: number) =>
       value !== null && value !== defaults[index] && index !== this.#tracker.applicationName;
     const own = set.values.map((value, index) => differs(value, index) ? `=${value}` : "-");
-    if (set.extras.length === 0 && own.every((value) => value === "-")) return "";
-    const key = own.concat(set.extras.map(joined)).join("\0");
+    const extras = set.extras.filter(([name]) => changesMeaning(name));
+    if (extras.length === 0 && own.every((value) => value === "-")) return "";
+    const key = own.concat(extras.map(joined)).join("\0");
     let name = this.#byKey.get(key);
     if (name === undefined) {
       if (this.#byKey.size >= dialectsMax) this.#byKey.clear();
@@ -291,6 +292,11 @@ export class Dialects {
     }
     return name;
   }
+}
+
+/** Whether a text may be read otherwise because of this parameter: not for limits, or what applications define. */
+function changesMeaning(name: string): boolean {
+  return !name.includes(".") && !name.toLowerCase().endsWith("_timeout");
 }
 
 /** An application_name in ASCII, as PostgreSQL spells it: cut. */
@@ -328,6 +334,13 @@ function resetOne(name: string): string {
 
 function setConfig(name: string, value: string): string {
   return `SELECT pg_catalog.set_config(${quoteLiteral(name)},${quoteLiteral(value)},false)`;
+}
+
+/** The SQL that sets all of these. */
+export function setAll(parameters: readonly Extra[]): string {
+  const rank = (name: string) => identities.indexOf(name.toLowerCase());
+  const ordered = [...parameters].sort(([a], [b]) => rank(a) - rank(b));
+  return ordered.map(([name, value]) => setConfig(name, value)).join(";");
 }
 
 function setOne(name: string, value: string): string {

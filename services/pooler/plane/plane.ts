@@ -59,6 +59,7 @@ import { Strangers } from "./strangers.ts";
 import { Texts } from "./texts.ts";
 import { Timeouts } from "./timeouts.ts";
 import { PlaneTls } from "./tls.ts";
+import { TransactionEnd } from "./transaction_end.ts";
 import { UserLookups } from "./user_lookup.ts";
 
 const sweepMs = 100;
@@ -84,6 +85,7 @@ export class Plane {
   readonly prepared = new Prepared(this);
   readonly texts = new Texts(this);
   readonly notifier = new Notifier(this);
+  readonly transactionEnd = new TransactionEnd(this);
   readonly lookups = new UserLookups(this);
   startups: StartupReader;
   tracksStatements: boolean;

@@ -5,6 +5,7 @@
 
 import { Buffer } from "node:buffer";
 import {
+  Backend,
   bindMessage,
   closeMessage,
   Frontend,
@@ -35,6 +36,8 @@ const stubClose = closeMessage("S", "PGWEIR_stub");
 const stubParse = parseMessage("PGWEIR_stub", "SELECT 1");
 const stubDrop = parseMessage("", 'DEALLOCATE "PGWEIR_stub"');
 const ownPrefix = new TextEncoder().encode("PGWEIR_");
+const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
+const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 const noSuchStatement = "26000";
 const decoder = new TextDecoder();
 const deallocateMax = 1000;
@@ -279,6 +282,26 @@ export class Prepared {
     server.requests.push(Request.closeHere);
     server.journal.record(null, null, null, entry);
     return false;
+  }
+
+  /** Answers what the server never saw, now that it is its turn. Appends to the outlet. */
+  answerHere({ requests, journal }: ServerConnection): void {
+    while (requests.isHere) {
+      const code = requests.pop();
+      if (code === Request.copyEnd) continue;
+      journal.done();
+      this.#plane.outlet.put(code === Request.parseHere ? parseComplete : closeComplete);
+    }
+  }
+
+  /** Sends the answers that are due although the server owes nothing before them. */
+  answerDue(server: ServerConnection): void {
+    const { client } = server;
+    if (client === null || !server.requests.isHere) return;
+    const { outlet } = this.#plane;
+    outlet.begin(client.stream);
+    this.answerHere(server);
+    outlet.flush();
   }
 }
 

@@ -185,6 +185,11 @@ export const refusals = {
       "too many prepared statements: those of all clients may take 512 MiB of the pooler's memory",
     hint: closeStatements,
   },
+  tooManyParameters: {
+    code: "54000",
+    message: "session parameters are not kept: a client may have 100 of them, and 16 KiB",
+    hint: "Use SET LOCAL, or a database or user with pool_mode = session",
+  },
   brokenParse: { code: "08P01", message: "broken Parse packet" },
   brokenBind: { code: "08P01", message: "broken Bind packet" },
   brokenDescribe: { code: "08P01", message: "broken Describe packet" },

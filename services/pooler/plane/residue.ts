@@ -5,6 +5,8 @@
 
 import { Frontend, scanSql, SqlFlag } from "../../../shared/wire/mod.ts";
 import { ListenState } from "./listen_state.ts";
+import { SettingChanges } from "./setting_changes.ts";
+import type { TextNames } from "./text_names.ts";
 
 /** How much of a session is to be wiped before the server is used again. */
 export const Wipe = { nothing: 0, settings: 1, everything: 2 } as const;
@@ -34,7 +36,7 @@ export function textFlags(bytes: Uint8Array, from: number, to: number, plain: bo
 
 /** What a FunctionCall of this function may do. */
 export function functionFlags(oid: number): number {
-  if (oid === setConfigOid) return SqlFlag.setsConfig;
+  if (oid === setConfigOid) return SqlFlag.setsConfig | SqlFlag.setsUnnamed;
   return oid >= firstLockOid && oid <= lastLockOid ? SqlFlag.locks : 0;
 }
 
@@ -43,16 +45,13 @@ export class Residue {
   /** Session locks may have been taken or given back: only the server knows. */
   locksUnsure = false;
   readonly listen = new ListenState();
+  readonly settings = new SettingChanges();
   /** Session pooling: its client has listened, and may hear something at any time. */
   hears = false;
   /** A text with flags is not answered yet: without one, what may happen, below, is false. */
   isExpecting = false;
   /** What is not answered yet may reset what the client asked for at its login. */
   mayReset = false;
-  /** A SET that is not answered yet may lead a parameter back to its default. */
-  setsDefault = false;
-  /** A RESET that is not answered yet may be RESET ALL. */
-  resetsAll = false;
   /** A SET that is not answered yet may change how the server reads texts. */
   maySet = false;
   /** All tags SET are to be of parameters that are reported, or of the transaction only. */
@@ -60,9 +59,11 @@ export class Residue {
   #maySetUnreported = false;
   #parsed = false;
 
-  /** A text with these flags goes to the server. */
-  expect(flags: number): void {
+  /** A text with these flags and names goes to the server, where so many requests stand before it. */
+  expect(flags: number, { unlistened, settings }: TextNames, cycles: number): void {
     this.isExpecting = true;
+    this.settings.expect(flags, settings, cycles);
+    this.listen.expect(flags, unlistened, cycles);
     if ((flags & (SqlFlag.sets | SqlFlag.setsReported)) !== 0) this.maySet = true;
     if ((flags & (SqlFlag.setsReported | SqlFlag.setsLocal)) !== 0) this.#maySetReported = true;
     if ((flags & SqlFlag.sets) !== 0) this.#maySetUnreported = true;
@@ -85,13 +86,20 @@ export class Residue {
 
   /** A command with the tag SET was done; one that nobody saw in a text counts. */
   onSet(): void {
-    if (this.#maySetUnreported || !this.#maySetReported) this.#settings();
+    if (!this.#maySetUnreported && this.#maySetReported) return;
+    this.settings.isDue = true;
+    if (!this.#maySetUnreported) this.settings.isCertain = false;
+    this.#settings();
+  }
+
+  /** All that was set is known, and whoever gets the server next is told what differs. */
+  onSettingsKnown(): void {
+    if (this.wipe === Wipe.settings && !this.#parsed) this.wipe = Wipe.nothing;
   }
 
   /** All is answered. */
   endCycles(): void {
-    this.isExpecting = this.mayReset = this.setsDefault = false;
-    this.resetsAll = this.maySet = false;
+    this.isExpecting = this.mayReset = this.maySet = false;
     this.#maySetReported = this.#maySetUnreported = false;
     if (this.wipe === Wipe.nothing) this.#parsed = false;
   }
@@ -102,6 +110,12 @@ export class Residue {
     this.#parsed = false;
     this.locksUnsure = false;
     this.listen.clear();
+    this.settings.forget();
+  }
+
+  /** Whether there is something to find out at the end of the transaction. */
+  get isDue(): boolean {
+    return this.settings.isDue || this.listen.isDue;
   }
 
   /** What is to be wiped: with settings, also what was prepared under them; and what nobody took over. */

@@ -33,10 +33,9 @@ import { PreparedOnServer, type StatementName } from "./statements.ts";
 import { Counter } from "./stats.ts";
 import { onTag } from "./tag_effects.ts";
 import { Tag, tagOf } from "./tags.ts";
+import { noNames, type TextNames } from "./text_names.ts";
 import { Upkeep } from "./upkeep.ts";
 
-const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
-const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 /** A client that was stopped for its many outstanding requests is read again below this. */
 const resumeBelow = 1024;
 
@@ -64,8 +63,8 @@ export class ServerConnection implements DialOwner {
   unnamedOwner: ClientSession | null = null;
   /** What its text may do, see scanSql. */
   unnamedFlags = 0;
-  /** The channels of the UNLISTENs in the last text with flags that it was to parse as it is. */
-  parsedChannels: readonly string[] = [];
+  /** The names in the last text with flags that it was to parse as it is. */
+  parsedNames: TextNames = noNames;
   /** Transaction status byte of the last ReadyForQuery. */
   status = statusIdle;
   /** False while an extended query cycle waits for its Sync. */
@@ -358,6 +357,7 @@ export class ServerConnection implements DialOwner {
   untie(client: ClientSession): void {
     this.client = null;
     client.server = null;
+    this.session.onLeft();
     if (client.closed && this.unnamedOwner === client) this.unnamedOwner = null;
     this.upkeep.onLeft(client);
   }
@@ -448,18 +448,18 @@ export class ServerConnection implements DialOwner {
             if (this.isClosed) return;
             break;
           }
-          if (this.session.hasChanges) {
+          if (this.session.hasNews) {
             outlet.pass(run, at);
             run = at;
-            this.session.endOfChanges();
+            this.session.tellNews();
           }
           if (
             this.status === statusIdle && this.client !== null &&
-            (this.client.inbox !== null || this.residue.listen.isDue)
+            (this.client.inbox !== null || this.residue.isDue)
           ) {
             outlet.pass(run, at);
             run = at;
-            withheld = this.plane.notifier.onTransactionEnd(this, this.client);
+            withheld = this.plane.transactionEnd.isWithheld(this, this.client);
             keep = !withheld;
           }
           break;
@@ -531,6 +531,7 @@ export class ServerConnection implements DialOwner {
           if (own) this.#ownFailure = parsed;
           else {
             this.residue.listen.onRollback();
+            this.residue.settings.onError();
             const replacement = this.#failedRequest();
             if (replacement !== null && whole && parsed.code === replacement.instead) {
               outlet.pass(run, at);
@@ -585,7 +586,7 @@ export class ServerConnection implements DialOwner {
       if (requests.count > 0 && requests.isHere) {
         outlet.pass(run, at);
         run = at;
-        this.#answerHere();
+        this.plane.prepared.answerHere(this);
       }
     }
     outlet.pass(run, at);
@@ -613,12 +614,13 @@ export class ServerConnection implements DialOwner {
       this.#endOwn(ended);
       if (this.client !== client) return;
     }
-    if (withheld) this.plane.notifier.withhold(this, client);
+    if (withheld) this.plane.transactionEnd.withhold(this, client);
     else this.goOn(client);
   }
 
   /** Its client has what was to be sent to it: it gives the server back, or goes on with it. */
   goOn(client: ClientSession): void {
+    if (this.session.leadsBack(client)) return;
     if (this.releasable) this.release();
     else if (this.requests.count < resumeBelow) {
       if (client.held && this.#resyncHeld(client)) return;
@@ -720,6 +722,7 @@ export class ServerConnection implements DialOwner {
     if (requests.count === 0) this.synced = true;
     this.deallocating = null;
     this.residue.listen.endCycle(this.status === statusIdle, requests.count === 0);
+    this.session.onResets(this.residue.settings.endCycle(requests.count === 0));
     if (requests.cycles === 0) {
       this.mayDiscard = false;
       if (this.residue.isExpecting) this.residue.endCycles();
@@ -743,26 +746,6 @@ export class ServerConnection implements DialOwner {
     const failure = this.journal.skip(this.requests, this.client?.names ?? null);
     this.skipping = this.requests.count === 0;
     return failure;
-  }
-
-  /** Answers what the server never saw, now that it is its turn. Appends to the outlet. */
-  #answerHere(): void {
-    while (this.requests.isHere) {
-      const code = this.requests.pop();
-      if (code === Request.copyEnd) continue;
-      this.journal.done();
-      this.plane.outlet.put(code === Request.parseHere ? parseComplete : closeComplete);
-    }
-  }
-
-  /** Sends the answers that are due although the server owes nothing before them. */
-  answerDue(): void {
-    const client = this.client;
-    if (client === null || !this.requests.isHere) return;
-    const outlet = this.plane.outlet;
-    outlet.begin(client.stream);
-    this.#answerHere();
-    outlet.flush();
   }
 
   // --- prepared statements, keys

@@ -7,10 +7,18 @@ import {
   parseParameterStatus,
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
-import { type Extra, noExtras, type ParameterSet, type ServerParameters } from "./parameters.ts";
+import {
+  type Extra,
+  noExtras,
+  type ParameterSet,
+  type ServerParameters,
+  setAll,
+} from "./parameters.ts";
 import { Request } from "./requests.ts";
 import type { ServerConnection } from "./server.ts";
 import type { OwnQuery } from "./server_owner.ts";
+import { statusIdle } from "./server_state.ts";
+import { hasReset, type Resets } from "./setting_changes.ts";
 
 export class SessionSettings implements ServerParameters {
   values: (string | null)[] = [];
@@ -25,9 +33,10 @@ export class SessionSettings implements ServerParameters {
   readonly #server: ServerConnection;
   /** What the last query of the pooler's for parameters asks for. */
   #asked: ParameterSet | null = null;
-  /** Tracked parameters that were reported since the last ReadyForQuery, and whether by a RESET. */
-  #changed: number[] = [];
-  #wasReset = false;
+  /** What the request that ends has led back to the server's defaults. */
+  #resets: Resets | null = null;
+  /** SQL that leads it on to what its client asked for at its login. */
+  #owed = "";
   #told: Uint8Array[] = [];
 
   constructor(server: ServerConnection) {
@@ -101,16 +110,10 @@ export class SessionSettings implements ServerParameters {
     this.syncedFor = null;
   }
 
-  /** The client has reset something. */
-  onReset(): void {
-    this.#wasReset = true;
-    this.forget(false);
-  }
-
-  /** The client has reset everything. */
-  onDiscard(): void {
-    this.onReset();
-    this.#changed = this.#server.plane.tracker.names.map((_, index) => index);
+  /** Its client gives it back. */
+  onLeft(): void {
+    this.#resets = null;
+    this.#owed = "";
   }
 
   /** The body of a ParameterStatus. */
@@ -129,7 +132,6 @@ export class SessionSettings implements ServerParameters {
     if (client === null || requests.front() === Request.ownQuery) return;
     client.parameters = plane.tracker.with(client.parameters, index, parameter.value);
     this.syncedFor = client.parameters;
-    this.#changed.push(index);
   }
 
   /** A message for the client, before its next ReadyForQuery. */
@@ -137,32 +139,65 @@ export class SessionSettings implements ServerParameters {
     this.#told.push(message);
   }
 
-  /** Whether the client is to be told something before its next ReadyForQuery. */
-  get hasChanges(): boolean {
-    return this.#wasReset || this.#changed.length > 0 || this.#told.length > 0;
+  /** Whether there is something to do before the client's next ReadyForQuery. */
+  get hasNews(): boolean {
+    return this.#resets !== null || this.#told.length > 0;
   }
 
-  /**
-   * Before the ReadyForQuery behind changes. What a RESET has led back to the server's default is, for a
-   * client that asked for a value at its login, that value.
-   */
-  endOfChanges(): void {
+  /** Before the client's ReadyForQuery. */
+  tellNews(): void {
+    const resets = this.#resets;
+    this.#resets = null;
     const { plane, client } = this.#server;
-    if (this.#wasReset && client !== null) {
-      const { tracker, outlet } = plane;
-      for (const index of this.#changed) {
-        const asked = client.initial.values[index] ?? null;
-        const value = this.values[index] ?? null;
-        if (asked === null || asked === value || value !== this.defaults[index]) continue;
-        client.parameters = tracker.with(client.parameters, index, asked);
-        this.syncedFor = null;
-        outlet.put(parameterStatus(tracker.names[index] as string, asked));
-      }
-    }
+    if (resets !== null && client !== null) this.#leadBack(client, resets);
     for (const message of this.#told) plane.outlet.put(message);
-    this.#wasReset = false;
-    this.#changed = [];
     this.#told = [];
+  }
+
+  onResets(resets: Resets | null): void {
+    this.#resets = resets;
+  }
+
+  /** A RESET has led to the server's defaults: what its client asked for at its login is the client's own. */
+  #leadBack(client: ClientSession, resets: Resets): void {
+    const { plane, status, residue } = this.#server;
+    const { tracker, outlet } = plane;
+    const again: Extra[] = [];
+    for (const [index, name] of tracker.names.entries()) {
+      const asked = client.initial.values[index] ?? null;
+      const value = this.values[index] ?? null;
+      if (asked === null || asked === value || value !== this.defaults[index]) continue;
+      if (!hasReset(resets, name.toLowerCase())) continue;
+      client.parameters = tracker.with(client.parameters, index, asked);
+      this.syncedFor = null;
+      outlet.put(parameterStatus(name, asked));
+      again.push([name, asked]);
+    }
+    const extras = client.initial.extras.filter(([name]) => hasReset(resets, name.toLowerCase()));
+    const isSession = client.mode === "session";
+    const follows = client.parameters.extras !== client.initial.extras;
+    if (!isSession && follows) residue.settings.isDue = true;
+    // In a transaction as a part of it. Else whatever server it gets next is told; but if this one is asked what
+    // it has, it is to have these first.
+    if (isSession || status !== statusIdle) this.#owed = setAll([...again, ...extras]);
+    else if (residue.settings.isDue) this.#owed = setAll(extras);
+  }
+
+  /** The SQL of a lead back that is due, once. */
+  takeOwed(): string {
+    const owed = this.#owed;
+    this.#owed = "";
+    return owed;
+  }
+
+  /** Leads it back, if that is due and can be done: then what its client sends has to wait. */
+  leadsBack(client: ClientSession): boolean {
+    const server = this.#server;
+    if (this.#owed === "" || server.requests.count > 0 || !server.synced) return false;
+    if (client.output === null || client.isSending) return false;
+    client.holdInput();
+    server.ask(this.takeOwed(), this.#leading);
+    return true;
   }
 
   /** What becomes of the query that sets parameters: the client goes on, or is told why not. */
@@ -172,17 +207,29 @@ export class SessionSettings implements ServerParameters {
       const server = this.#server;
       const { client } = server;
       if (client === null) return;
-      if (failure === null) {
-        if (client.login !== null) client.awaitsSync = false;
-        else if (client.awaitsSync) client.resumeLinked();
-        return;
-      }
-      server.plane.logServer(server, `var change failed: ${failure.message}`);
-      // If nothing of the client's has been sent, the server can go to another.
-      client.awaitsSync = false;
-      const { code, hint } = failure;
-      const message = failure.message || "var change failed";
-      client.fail(hint === "" ? { code, message } : { code, message, hint });
+      if (failure !== null) return this.#fail(client, failure);
+      if (client.login !== null) client.awaitsSync = false;
+      else if (client.awaitsSync) client.resumeLinked();
     },
   };
+
+  readonly #leading: OwnQuery = {
+    onTag: null,
+    onEnd: (failure: ParsedError | null) => {
+      const { client } = this.#server;
+      if (client === null) return;
+      if (failure === null) client.resumeLinked();
+      else this.#fail(client, failure);
+    },
+  };
+
+  #fail(client: ClientSession, failure: ParsedError): void {
+    const server = this.#server;
+    server.plane.logServer(server, `var change failed: ${failure.message}`);
+    // If nothing of the client's has been sent, the server can go to another.
+    client.awaitsSync = false;
+    const { code, hint } = failure;
+    const message = failure.message || "var change failed";
+    client.fail(hint === "" ? { code, message } : { code, message, hint });
+  }
 }

@@ -5,14 +5,14 @@
 
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
-import { Frontend, message, SqlFlag, unlistens, writeInt32 } from "../../../shared/wire/mod.ts";
+import { Frontend, message, writeInt32 } from "../../../shared/wire/mod.ts";
 import { keyedHash } from "./keyed_hash.ts";
 import { textFlags } from "./residue.ts";
 import { nameOverhead, StatementMemory, statementOverhead } from "./statement_memory.ts";
 import { startsWith } from "./tags.ts";
+import { namesIn, type TextNames } from "./text_names.ts";
 
 const encoder = new TextEncoder();
-const noChannels: readonly string[] = [];
 
 // Drawn at each start: clients choose the texts and names that are hashed.
 const seeds = randomBytes(12);
@@ -34,8 +34,8 @@ export class Statement {
   readonly name: Uint8Array;
   /** What its text may do, see textFlags. */
   readonly flags: number;
-  /** The channels of its UNLISTENs. */
-  readonly channels: readonly string[];
+  /** Channels and parameters in it. */
+  readonly inText: TextNames;
   /** Names of clients, and servers. */
   references = 0;
   /** Names of clients. */
@@ -63,9 +63,7 @@ export class Statement {
     this.name = this.parse.subarray(5, bodyAt);
     const textEnd = this.parse.indexOf(0, bodyAt);
     this.flags = textFlags(this.parse, bodyAt, textEnd, plain);
-    this.channels = (this.flags & SqlFlag.unlistens) === 0
-      ? noChannels
-      : unlistens(this.parse, bodyAt, textEnd);
+    this.inText = namesIn(this.parse, bodyAt, textEnd, this.flags);
   }
 
   /** What it takes of memory. */

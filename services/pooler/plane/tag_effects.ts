@@ -14,16 +14,19 @@ export function onTag(server: ServerConnection, tag: Tag): void {
       if (client?.pinned) residue.locksUnsure = true;
       if (client !== null && client.mode !== "session") residue.listen.onDiscard();
       residue.hears = false;
-      session.onDiscard();
+      residue.settings.onTag();
+      if (client?.mode !== "session") session.forget(false);
       return journal.onDiscard(client?.names ?? null);
     case Tag.alter:
     case Tag.drop:
       return server.pool.statements.renew();
     case Tag.reset:
-      return residue.resetsAll ? session.onDiscard() : session.onReset();
+      residue.settings.onTag();
+      if (client?.mode !== "session") session.forget(false);
+      return;
     case Tag.set:
+      residue.settings.onTag();
       if (client?.mode !== "session") residue.onSet();
-      if (residue.setsDefault) session.onReset();
       return;
     case Tag.listen:
       if (client?.mode === "session") residue.hears = true;

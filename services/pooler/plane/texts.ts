@@ -3,7 +3,7 @@
 // (warn_session_features), and DEALLOCATE of a name that only the pooler knows is played. Cold: most texts
 // have no flags.
 
-import { noticeResponse, queryMessage, SqlFlag, unlistens } from "../../../shared/wire/mod.ts";
+import { noticeResponse, queryMessage, SqlFlag } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
 import { deallocated, zeroAt } from "./prepared.ts";
@@ -12,6 +12,7 @@ import { Request } from "./requests.ts";
 import { anything } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
 import type { StatementName, StatementNames } from "./statements.ts";
+import { namesIn, noNames, type TextNames } from "./text_names.ts";
 
 interface Feature {
   readonly flag: number;
@@ -37,10 +38,15 @@ export const features: readonly Feature[] = [
     what: "a session-level advisory lock keeps a server connection for this client alone",
   },
   { flag: SqlFlag.listens, column: "listens", what: null },
+  { flag: SqlFlag.sets | SqlFlag.setsConfig, column: "settings", what: null },
+  {
+    flag: SqlFlag.setsUnnamed,
+    column: "unnamed_settings",
+    what: `a parameter with a dot in its name that set_config() does not name ${inTransaction}`,
+  },
 ];
 const counted = features.reduce((all, { flag }) => all | flag, 0);
 const warned = features.reduce((all, { flag, what }) => what === null ? all : all | flag, 0);
-const noChannels: readonly string[] = [];
 const backToLogin = SqlFlag.resets | SqlFlag.discards | SqlFlag.setsDefault;
 const hint = "Use a database or user with pool_mode = session for it";
 
@@ -68,24 +74,25 @@ export class Texts {
     this.#plane = plane;
   }
 
-  /** A text with these flags runs on the client's server; `channels`: of its UNLISTENs. */
+  /** A text with these flags and names runs on the client's server. */
   expect(
     client: ClientSession,
     server: ServerConnection,
     flags: number,
-    channels: readonly string[] = noChannels,
+    names: TextNames = noNames,
   ): void {
     if ((flags & SqlFlag.discards) !== 0 && server.prepared.size > 0) server.mayDiscard = true;
     server.residue.isExpecting = true;
-    if ((flags & SqlFlag.setsDefault) !== 0) server.residue.setsDefault = true;
-    if ((flags & SqlFlag.resetsAll) !== 0) server.residue.resetsAll = true;
     // What comes behind it is to find what the client asked for.
     if ((flags & backToLogin) !== 0 && client.initial !== this.#plane.tracker.none) {
       server.residue.mayReset = true;
     }
-    if (client.mode === "session") return;
-    server.residue.expect(flags);
-    server.residue.listen.expect(flags, channels, server.requests.cycles);
+    const { cycles } = server.requests;
+    if (client.mode === "session") {
+      server.residue.settings.expect(flags, names.settings, cycles);
+      return;
+    }
+    server.residue.expect(flags, names, cycles);
     if ((flags & counted) === 0 || flags === anything) return;
     client.features ??= noCounts();
     for (const [index, { flag, what }] of features.entries()) {
@@ -122,10 +129,7 @@ export class Texts {
       prepared.deallocate(server, name);
       return Verdict.replaced;
     }
-    const channels = (flags & SqlFlag.unlistens) === 0 || flags === anything
-      ? noChannels
-      : unlistens(arena.bytes, at + 5, next - 1);
-    this.expect(client, server, flags, channels);
+    this.expect(client, server, flags, namesIn(arena.bytes, at + 5, next - 1, flags));
     return Verdict.pass;
   }
 
@@ -145,13 +149,11 @@ export class Texts {
       prepared.putFailing(server, refusal);
       return Verdict.replaced;
     }
-    server.parsedChannels = noChannels;
+    server.parsedNames = noNames;
     if (flags === anything) return Verdict.pass;
     const from = zeroAt(arena.bytes, at + 5, next) + 1;
     const to = zeroAt(arena.bytes, from, next);
-    if ((flags & SqlFlag.unlistens) !== 0) {
-      server.parsedChannels = unlistens(arena.bytes, from, to);
-    }
+    server.parsedNames = namesIn(arena.bytes, from, to, flags);
     if ((flags & SqlFlag.discards) !== 0 && client.names !== null) {
       // Which names there are may depend on what is not answered yet.
       if (server.requests.cycles > 0 && server.isUnsure) return Verdict.wait;

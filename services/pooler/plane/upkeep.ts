@@ -111,6 +111,7 @@ export class Upkeep {
     this.#resetDue = serverResetQuery !== "" && (isSession || serverResetQueryAlways);
     if (!isSession && (client.pinned || residue.locksUnsure)) residue.wipe = Wipe.everything;
     residue.listen.forget();
+    residue.settings.forget();
     residue.hears = false;
   }
 

@@ -25,7 +25,7 @@ const wanted: Readonly<Record<string, string>> = {
   dns_hosts: "hostname s, ttl q, addrs s",
   dns_zones: "zonename s, serial q, count i",
   features: "database s, user s, addr s, port i, temp_tables i, hold_cursors i, prepares i, " +
-    "advisory_locks i, listens i",
+    "advisory_locks i, listens i, settings i, unnamed_settings i",
   leases:
     "kind s, database s, user s, held i, wanted i, granted i, floor i, allowed i, contact_ms q",
   listeners:

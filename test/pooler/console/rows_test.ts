@@ -382,13 +382,13 @@ tests("SHOW DNS_HOSTS shows addresses and how long they hold", () => {
 
 tests("SHOW FEATURES shows what was used, for each pool and for each client that did", () => {
   const plane = fakePlane();
-  const features = Uint32Array.of(1, 2, 3, 4, 5);
+  const features = Uint32Array.of(1, 2, 3, 4, 5, 6, 7);
   addPool(plane, fakePool(plane.config, "shop", "u", { features }));
   plane.clients.add(fakeClient());
-  plane.clients.add(fakeClient({ id: 2, features: Uint32Array.of(0, 0, 0, 4, 0) }));
+  plane.clients.add(fakeClient({ id: 2, features: Uint32Array.of(0, 0, 0, 4, 0, 6, 0) }));
   assert.equal(rowsOf(plane, "features").map((row) => Object.values(row)), [
-    ["shop", "u", null, null, 1, 2, 3, 4, 5],
-    ["shop", "u", "10.0.0.9", 40_000, 0, 0, 0, 4, 0],
+    ["shop", "u", null, null, 1, 2, 3, 4, 5, 6, 7],
+    ["shop", "u", "10.0.0.9", 40_000, 0, 0, 0, 4, 0, 6, 0],
   ]);
 });
 

@@ -186,7 +186,7 @@ test("a statement that takes a lock may be prepared long before", async () => {
       await ask(client, [f.B("", "set", ["work_mem", "5MB", local]), f.E(), f.S()]);
       for (let i = 0; i < 2; i++) {
         assert.equal(await other.query("SHOW work_mem"), [["4MB"]]);
-        assert.equal(await client.query("SHOW work_mem"), [["4MB"]]);
+        assert.equal(await client.query("SHOW work_mem"), [["5MB"]]);
       }
     }
   }

@@ -57,6 +57,9 @@ const dirt = [
   "LISTEN left_behind",
 ];
 
+/** Parameters stay the client's own. */
+const undo = "SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL";
+
 /** One client from its login to its end: some transactions, then it leaves, perhaps in the middle of one. */
 async function life(
   client: RawClient,
@@ -85,6 +88,7 @@ async function life(
         const replies = await client.replies(2, { values: true });
         // The role that was set may not be allowed what follows it.
         assert.ok(/2 D\("\d+","\d+"\) C"SELECT 1" Z\(I\)$/.test(replies), `${what}: ${replies}`);
+        if (mode !== "session") await client.query(undo);
         break;
       }
       case 1: {
@@ -113,6 +117,7 @@ async function life(
             `RESET SESSION AUTHORIZATION; RESET ROLE; DELETE FROM public.marks WHERE who = ${number}; COMMIT`,
           ]),
         );
+        if (mode !== "session") await client.query(undo);
         break;
       case 3:
         client.send(f.P("", `INSERT INTO marks VALUES (${number})`), f.B(), f.E(), f.H());

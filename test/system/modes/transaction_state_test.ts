@@ -1,5 +1,6 @@
-// What a transaction leaves on its session, in transaction pooling: it never reaches another client, nor the same one's
-// next transaction, unless PostgreSQL reports it; what leaves nothing behind costs nothing. Locks are in advisory_locks_test.ts.
+// What a transaction leaves on its session, in transaction pooling: it never reaches another client, and parameters are
+// all that the same one's next transaction finds; what leaves nothing behind costs nothing. Locks are in
+// advisory_locks_test.ts, programs of many settings in settings_test.ts.
 // limit: 90 s
 
 import { message } from "../../../shared/wire/mod.ts";
@@ -126,29 +127,30 @@ const forms: [string, (client: RawClient, sql: string) => Promise<unknown>][] = 
   }],
 ];
 
-test("a setting that is not reported ends with its transaction", async () => {
-  // A statement_timeout or a role that one client had set was found by whoever had the server next.
+test("a setting that is not reported is its client's, and nobody else's", async () => {
+  // A statement_timeout or a role that one client had set was found by whoever had the server next, and was gone
+  // for the client itself.
   const other = await open(pooler);
   const defaults = new Map<string, string>();
   for (const [, look] of settings) defaults.set(look, await ask(other, [f.Q(look)]));
   const problems: string[] = [];
   for (const [form, run] of forms) {
     const client = await open(pooler);
+    const direct = await open(postgres);
     for (const [sql, look] of settings) {
       // Several statements are no statement of the extended protocol, and some of these hold a COMMIT.
       if (form !== "alone" && sql.includes(";") && !sql.startsWith("DO")) continue;
-      for (const reader of [other, client]) {
-        await run(client, sql);
-        const seen = await ask(reader, [f.Q(look)]);
-        if (seen === defaults.get(look)) continue;
-        problems.push(
-          `${sql}, ${form}, ${reader === client ? "its own" : "another"} client: ${seen}`,
-        );
-        await client.query("DISCARD ALL");
-      }
+      await Promise.all([run(client, sql), run(direct, sql)]);
+      const looks = [other, client, direct].map((reader) => ask(reader, [f.Q(look)]));
+      const [seen, own, wanted] = await Promise.all(looks);
+      if (seen !== defaults.get(look)) problems.push(`${sql}, ${form}, another client: ${seen}`);
+      if (own !== wanted) problems.push(`${sql}, ${form}, its own client: ${own}, not ${wanted}`);
+      assert.is.not(wanted, seen);
+      for (const each of [client, direct]) await each.query("DISCARD ALL");
     }
     assert.is(await residueOf(other), cleanFor("postgres"));
     await client.end();
+    await direct.end();
   }
   assert.equal(problems, []);
   await other.end();
@@ -202,21 +204,18 @@ test("a setting is found in any text, in any encoding", async () => {
   const problems: string[] = [];
   for (const [what, parameters, query] of hidden) {
     const client = await open(pooler, { ...login, parameters });
-    for (const reader of [other, client]) {
-      client.send(query);
-      assert.match(await client.replies(), / C"SET" (S )*Z\(I\)$|^C"SET" Z\(I\)$/, what);
-      const residue = await residueOf(reader);
-      if (residue === cleanFor("postgres")) continue;
-      problems.push(`${what}: left is ${residue}`);
-      await other.query("SET lock_timeout = 1");
-    }
+    client.send(query);
+    assert.match(await client.replies(), / C"SET" (S )*Z\(I\)$|^C"SET" Z\(I\)$/, what);
+    const residue = await residueOf(other);
+    if (residue !== cleanFor("postgres")) problems.push(`${what}: left is ${residue}`);
+    assert.equal(await client.query("SHOW work_mem"), [["5MB"]], what);
     await client.end();
   }
   assert.equal(problems, []);
   await other.end();
 });
 
-test("what a function call of the protocol leaves ends with it", async () => {
+test("what a function call of the protocol leaves is its client's", async () => {
   const [client, other] = [await open(pooler), await open(pooler)];
   const [oids] = await postgres.query(
     "SELECT 'set_config'::regproc::oid AS set, 'pg_advisory_lock(bigint)'::regprocedure::oid AS lock, " +
@@ -225,8 +224,7 @@ test("what a function call of the protocol leaves ends with it", async () => {
   const call = (name: string, values: string[]) => ask(client, [f.F(Number(oids![name]), values)]);
   assert.match(await call("set", ["work_mem", "5MB", "f"]), /^V Z\(I\)$/);
   assert.is(await residueOf(other), cleanFor("postgres"));
-  await call("set", ["work_mem", "5MB", "f"]);
-  assert.is(await residueOf(client), cleanFor("postgres"));
+  assert.is(await residueOf(client), cleanFor("postgres").replace("4MB", "5MB"));
   await call("lock", ["7"]);
   other.send(f.Q("SELECT 1"));
   await waiting(pooler, 1);
@@ -256,7 +254,7 @@ test("a setting of a client that leaves at once is gone with it", async () => {
   await other.end();
 });
 
-test("a setting ends with its transaction whatever else is reported beside it", async () => {
+test("a setting is its client's whatever else is reported beside it", async () => {
   // A pooler that counted what was set and what was reported took a reset, a SET LOCAL, the end of one or
   // another client's value for the report of a setting that PostgreSQL never reports.
   const other = await open(pooler);
@@ -290,17 +288,17 @@ test("a setting ends with its transaction whatever else is reported beside it", 
   const problems: string[] = [];
   for (const step of steps) {
     for (const zone of ["UTC", "Europe/Rome"]) {
-      const client = await open(pooler, { ...login, parameters: { TimeZone: zone } });
-      for (const reader of [other, client]) {
-        for (const sql of step) await client.query(sql);
-        const residue = await residueOf(reader);
-        if (residue === cleanFor("postgres")) continue;
-        problems.push(`${step.join(", ")} (${zone}): left is ${residue}`);
-        // Made clean for the next one.
-        await client.query("SET lock_timeout = 1");
-      }
-      assert.equal(await other.query("SHOW TimeZone"), [["UTC"]], step.join(", "));
-      await client.end();
+      const as = { ...login, parameters: { TimeZone: zone } };
+      const { pooled, direct } = await Twin.login(pooler, postgres, as);
+      for (const sql of step) await Promise.all([pooled.query(sql), direct.query(sql)]);
+      const residue = await residueOf(other);
+      const what = `${step.join(", ")} (${zone})`;
+      if (residue !== cleanFor("postgres")) problems.push(`${what}: left is ${residue}`);
+      assert.equal(await other.query("SHOW TimeZone"), [["UTC"]], what);
+      assert.is(await residueOf(pooled), await residueOf(direct), what);
+      assert.equal(await pooled.query("SHOW TimeZone"), await direct.query("SHOW TimeZone"), what);
+      await pooled.end();
+      await direct.end();
     }
   }
   assert.equal(problems, []);
@@ -488,10 +486,10 @@ test("a reported setting that has the value already costs nothing", async () => 
   await client.end();
 });
 
-test("a reset is run once for a transaction that needs it, and for no other", async () => {
-  const client = await open(pooler);
-  const backend = await backendOf(client);
+test("a reset, or a question, is run once for a transaction that needs it, and for no other", async () => {
   for (const sql of ["SET work_mem = '5MB'", "CREATE TEMP TABLE t (i int)"]) {
+    const client = await open(pooler);
+    const backend = await backendOf(client);
     const seen = await statementsDuring(postgres, backend, async () => {
       await client.query("BEGIN");
       await client.query(sql);
@@ -502,8 +500,8 @@ test("a reset is run once for a transaction that needs it, and for no other", as
     const rest = seen.filter((each) => each !== "SELECT 2");
     assert.equal(rest.slice(0, 4), ["BEGIN", sql, "SELECT 1", "COMMIT"]);
     assert.is(rest.length, 5, rest.join("\n"));
+    await client.end();
   }
-  await client.end();
 });
 
 test("temporary tables, prepared statements and held cursors end with their transaction", async () => {

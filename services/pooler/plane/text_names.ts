@@ -1,0 +1,34 @@
+// The names in a text of SQL that matter for what it does to its session, beside the flags of scanSql: channels and
+// parameters. Looked for only where the flags say that there are any.
+
+import {
+  noSettingNames,
+  type SettingNames,
+  settingNames,
+  settingNamesInCode,
+  SqlFlag,
+  unlistens,
+} from "../../../shared/wire/mod.ts";
+import { anything } from "./residue.ts";
+
+export interface TextNames {
+  /** The channels of its UNLISTENs. */
+  readonly unlistened: readonly string[];
+  readonly settings: SettingNames;
+}
+
+export const noNames: TextNames = { unlistened: [], settings: noSettingNames };
+
+const settingFlags = SqlFlag.sets | SqlFlag.setsDefault | SqlFlag.setsConfig | SqlFlag.resets |
+  SqlFlag.discards;
+const namedFlags = settingFlags | SqlFlag.unlistens | SqlFlag.runsCode;
+
+/** Of the text [from, to), which has these flags. */
+export function namesIn(bytes: Uint8Array, from: number, to: number, flags: number): TextNames {
+  if ((flags & namedFlags) === 0 || flags === anything) return noNames;
+  const unlistened = (flags & SqlFlag.unlistens) === 0 ? [] : unlistens(bytes, from, to);
+  const settings = (flags & settingFlags) === 0 ? noSettingNames : settingNames(bytes, from, to);
+  if ((flags & SqlFlag.runsCode) === 0) return { unlistened, settings };
+  const set = [...settings.set, ...settingNamesInCode(bytes, from, to)];
+  return { unlistened, settings: { ...settings, set } };
+}
