@@ -20,6 +20,8 @@ export interface PgweirOptions extends PoolerOptions {
   readonly runtime?: RuntimeName;
   /** The client port, for an ini given as text. */
   readonly port?: number;
+  /** A program that runs the command line it is given, and becomes it. */
+  readonly prefix?: readonly string[];
   /** More environment. */
   readonly environment?: Readonly<Record<string, string>>;
   readonly readyTimeoutMs?: number;
@@ -114,6 +116,7 @@ export async function startPgweir(options: PgweirOptions): Promise<Pgweir> {
   writeFileSync(iniFile, typeof ini === "string" ? ini : iniText(withDefaults(ini, defaults)));
   const server = await ManagedProcess.launch({
     command: [
+      ...options.prefix ?? [],
       ...runtimeCommand(options.runtime),
       join(root, "services/cli.ts"),
       supervised ? "up" : "pooler",

@@ -12,6 +12,7 @@ import {
   listenUnix,
   NativeBuffer,
   Reactor,
+  setNoDelay,
   Stream,
   type StreamOwner,
 } from "../../shared/sys/mod.ts";
@@ -125,8 +126,15 @@ export class Rig {
     return [near, this.peer(farFd)];
   }
 
+  /** Lets go of peers whose streams are closed. */
+  forget(...gone: readonly Peer[]): void {
+    for (const peer of gone) this.#peers.splice(this.#peers.indexOf(peer), 1);
+  }
+
   async #securedPair(): Promise<[Peer, Peer]> {
     const [near, far] = await this.pair("127.0.0.1");
+    // As the pooler does: a handshake is several small writes.
+    for (const { stream } of [near, far]) setNoDelay(stream.fd);
     const [client, server] = tlsContexts();
     near.stream.startTls(client);
     far.stream.startTls(server);

@@ -89,6 +89,27 @@ for (const version of ["tlsv1.2", "tlsv1.3"] as const) {
   }
 }
 
+// OpenSSL's memory is nobody's garbage: what is not freed stays for good.
+test("Stream gives the memory of its TLS session back", () =>
+  withRig(async (rig) => {
+    const rss = () => process.memoryUsage.rss();
+    let warm = 0;
+    for (let i = 0; i < 900; i++) {
+      const [near, far] = await rig.pair("tls");
+      near.send(hello);
+      await rig.until("the bytes", () => far.receivedBytes === hello.length);
+      if (i % 3 === 0) near.reset();
+      else if (i % 3 === 1) near.stream.close();
+      else near.stream.closeWhenDrained(10);
+      far.stream.close();
+      rig.forget(near, far);
+      if (i === 300) warm = rss();
+    }
+    // A session takes more than 10 kB at each end.
+    const grown = rss() - warm;
+    assert.ok(grown < 6_000_000, `${grown} bytes after 600 connections`);
+  }));
+
 test("Stream brings what came in one record in pieces, without anything new on the socket", () =>
   withRig(async (rig) => {
     const [near, far] = await rig.pair("tls");

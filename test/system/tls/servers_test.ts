@@ -8,7 +8,9 @@ import {
   authenticationSaslContinue,
   authenticationSaslFinal,
   deriveScramSecret,
+  parameterStatus,
   queryMessage,
+  readyForQuery,
   saltedPassword,
   ScramServerExchange,
   scramSha256,
@@ -161,6 +163,29 @@ test("16 MB go through both ways, cut into pieces on the way", () =>
     assert.is(row![1], "fedcba98".repeat(2_000_000));
     await client.end();
   }));
+
+test("messages in one record, and a record for each byte", async () => {
+  const report = (name: string) => parameterStatus("application_name", name);
+  const long = "n".repeat(3000);
+  await withFake(
+    {
+      tls: own,
+      onStartup: (session) => session.sendByteByByte(session.loginBytes()),
+      onMessage: (session, message) => {
+        if (message.type !== 0x51) return session.answer(message);
+        const parts = [session.oneRow("one"), report(long), readyForQuery("I")];
+        session.send(...parts);
+      },
+    },
+    { server_tls_sslmode: "require", query_wait_timeout: "20" },
+    async (pooler) => {
+      const client = await RawClient.login(pooler, { user: "postgres", database: "postgres" });
+      for (let i = 0; i < 20; i++) assert.equal(await client.query("SELECT 1"), [["one"]]);
+      assert.is(client.settings.get("application_name"), long);
+      await client.end();
+    },
+  );
+});
 
 test("a login and its answers that come three bytes at a time", async () => {
   const relay = await startRelay(secured);
