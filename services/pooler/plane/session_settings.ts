@@ -56,6 +56,13 @@ export class SessionSettings implements ServerParameters {
     this.isPlain = tracker.isPlain(this.values);
   }
 
+  /** Whether it is certain to be as after the login. */
+  get isPristine(): boolean {
+    const { values, defaults } = this;
+    return this.extras.length === 0 && !this.extrasUnsure &&
+      values.every((value, index) => value === defaults[index]);
+  }
+
   /** The value of a tracked parameter; null: it is not reported. */
   valueOf(name: string): string | null {
     return this.values[this.#server.plane.tracker.indexOf(name)] ?? null;

@@ -21,7 +21,7 @@ const recoverMs = 1000;
 /** A query that cleans the session may take this long. */
 const choreMs = 10_000;
 /** Undoes what SET, SET ROLE and SET SESSION AUTHORIZATION have done. */
-const wipeSettings = "SET SESSION AUTHORIZATION DEFAULT;RESET ROLE;RESET ALL";
+export const wipeSettings = "SET SESSION AUTHORIZATION DEFAULT;RESET ROLE;RESET ALL";
 const wipeEverything = "DISCARD ALL";
 const findLocks = "SELECT 1 FROM pg_catalog.pg_locks WHERE locktype='advisory' AND " +
   "pid=pg_catalog.pg_backend_pid() LIMIT 1";

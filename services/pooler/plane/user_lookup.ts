@@ -7,7 +7,9 @@ import { errnoText, type Timer } from "../../../shared/sys/mod.ts";
 import {
   Backend,
   backendFrameProblem,
+  concatBytes,
   parseErrorFields,
+  queryMessage,
   readInt32,
 } from "../../../shared/wire/mod.ts";
 import { TAIL_MAX } from "./arena.ts";
@@ -18,6 +20,7 @@ import { type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 import type { ServerConsumer } from "./server_owner.ts";
 import { ServerState } from "./server_state.ts";
+import { wipeSettings } from "./upkeep.ts";
 
 /** What came of it: what is known of the user, or why the login ends. */
 export type LookedUp = Exclude<Found, { kind: "failed" }> | {
@@ -68,6 +71,8 @@ class UserLookup implements Waiter, ServerConsumer {
   #server: ServerConnection | null = null;
   #answer = new AuthAnswer();
   #isAnswered = false;
+  /** ReadyForQuery is to come so often. */
+  #cyclesLeft = 0;
   /** The query was lost with its server once. */
   #isRepeated = false;
   #timer: Timer | null = null;
@@ -119,7 +124,15 @@ class UserLookup implements Waiter, ServerConsumer {
     // Who asked has given up by then.
     const limit = plane.settings.clientLoginTimeoutMs;
     if (limit > 0) this.#timer = plane.reactor.after(limit, () => this.#onLate());
-    const result = server.stream.sendBytes(authQueryMessages(this.#sql, this.#name));
+    let query = authQueryMessages(this.#sql, this.#name);
+    this.#cyclesLeft = 1;
+    if (!server.session.isPristine) {
+      // What a client of auth_user's has set there, a search_path say, would change what the query means.
+      query = concatBytes(queryMessage(wipeSettings), query);
+      this.#cyclesLeft++;
+      server.session.forget(true);
+    }
+    const result = server.stream.sendBytes(query);
     if (result < 0) server.onBroken(errnoText(-result));
   }
 
@@ -192,7 +205,7 @@ class UserLookup implements Waiter, ServerConsumer {
         return end;
       }
       if (type !== Backend.readyForQuery) continue;
-      this.#isAnswered = true;
+      this.#isAnswered = --this.#cyclesLeft === 0;
       server.status = body[0] as number;
     }
     // What follows may use the arena: not before all of it is read.

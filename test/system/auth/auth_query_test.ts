@@ -204,6 +204,37 @@ tests("a changed password is used for the next server connection", async () => {
   assert.is(await login(scram, "moved", "two"), "moved");
 });
 
+// What a client that logs in as auth_user sets for itself stayed on the server, and the query that came next meant
+// another function.
+tests("auth_query means what it says, whatever clients of auth_user have set", async () => {
+  await postgres.query(
+    `CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
+     CREATE FUNCTION evil.lookup(INOUT name text, OUT secret text) LANGUAGE sql AS
+       $$ SELECT name, 'evil' $$`,
+    [],
+    "shop",
+  );
+  const parameters = { search_path: "evil, public", client_encoding: "LATIN1" };
+  for (let i = 0; i < 3; i++) {
+    const asker = await RawClient.login(scram, {
+      user: "asker",
+      database: "shop",
+      password: "asks",
+      parameters,
+    });
+    assert.equal(await asker.query("SELECT secret FROM lookup('x')"), [["evil"]]);
+    assert.is(await login(scram, "by_scram", "evil"), "28P01");
+    assert.is(await login(scram, "by_scram", "right"), "by_scram");
+    assert.is(await login(scram, "postgres", "evil"), "28P01");
+    assert.is(await login(scram, "né", "evil"), "28P01");
+    // And what it has asked for is there again for itself.
+    assert.equal(await asker.query("SELECT secret FROM lookup('x')"), [["evil"]]);
+    assert.equal(await asker.query("SHOW client_encoding"), [["LATIN1"]]);
+    await asker.end();
+  }
+  assert.is((await pools(scram)).find((pool) => pool["user"] === "asker")?.["sv_idle"], "1");
+});
+
 tests("auth_query runs in auth_dbname, on a pool of auth_user", async () => {
   assert.is(await login(scram, "by_scram", "right", "elsewhere"), "by_scram");
   const rows = await pools(scram);

@@ -46,7 +46,9 @@ let loginHangs = false;
 const fake = await startFakePostgres({
   onStartup: (session) => loginHangs ? undefined : session.acceptLogin(),
   onMessage: (session, received) => {
-    if (session.startup.parameters.get("user") !== "asker") return session.answer(received);
+    const isAsker = session.startup.parameters.get("user") === "asker";
+    // A session that has changed is reset before it is asked.
+    if (!isAsker || received.type === Frontend.query) return session.answer(received);
     if (received.type !== Frontend.sync) return;
     asked++;
     const script = scripts.shift();
