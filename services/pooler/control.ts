@@ -17,11 +17,12 @@ import {
 } from "../../shared/bus/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
 import {
-  type HostOptions,
-  type HostProcess,
-  rereadConfig,
-  tlsFileProblems,
-} from "../../shared/host/mod.ts";
+  type Command,
+  Executor,
+  type OperatorState,
+  type ShutdownMode,
+} from "../../shared/console/mod.ts";
+import type { HostProcess, LiveConfig } from "../../shared/host/mod.ts";
 import type { Report } from "../../shared/ledger/mod.ts";
 import {
   bootId,
@@ -34,9 +35,17 @@ import {
 } from "../../shared/sys/mod.ts";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { saltedPassword } from "../../shared/wire/mod.ts";
-import { type Command, done, type Outcome, refused, tlsKept } from "./command.ts";
+import { Commands } from "./commands.ts";
 import { LocalBudget } from "./local_budget.ts";
-import { Gauge, gaugeCount, type PoolBackends, type ToControl, type ToPlane } from "./messages.ts";
+import { LoneWorkforce } from "./lone_workforce.ts";
+import {
+  Gauge,
+  gaugeCount,
+  type Performed,
+  type PoolBackends,
+  type ToControl,
+  type ToPlane,
+} from "./messages.ts";
 import type { FleetSeat } from "./seat.ts";
 import { systemUserName } from "./system_users.ts";
 
@@ -48,9 +57,10 @@ const watchSupervisorMs = 100;
 /** Who counts backends may have been restarted, and knows nothing of those that do not change. */
 const backendsMs = 5000;
 
-const reloadFailed = {
-  code: "F0000",
-  message: "RELOAD failed, see logs for additional details",
+const shutdownTexts: Readonly<Record<ShutdownMode, string>> = {
+  now: "shutting down at once",
+  servers: "shutting down, waiting for all server connections to be released",
+  clients: "shutting down, waiting for all clients to disconnect",
 };
 
 export class Control {
@@ -58,7 +68,6 @@ export class Control {
   readonly #seat: FleetSeat;
   /** null in a fleet. */
   readonly #host: HostProcess | null;
-  readonly #options: HostOptions;
   readonly #logger: Logger;
   readonly #gauges = new Int32Array(new SharedArrayBuffer(4 * gaugeCount));
   readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
@@ -67,6 +76,10 @@ export class Control {
   #state: WorkerState = "starting";
   #addresses: readonly string[] = [];
   #nextCancel = 1;
+  readonly #executor: Executor;
+  readonly #commands: Commands;
+  readonly #performances = new Map<number, (performed: Performed) => void>();
+  #nextPerformance = 1;
   /** null where the limits are the mesh's. */
   readonly #localBudget: LocalBudget | null;
   #backends: readonly PoolBackends[] = [];
@@ -79,14 +92,22 @@ export class Control {
     config: Config,
     seat: FleetSeat,
     host: HostProcess | null,
-    options: HostOptions,
+    live: LiveConfig,
     logger: Logger,
   ) {
     this.#config = config;
-    this.#options = options;
     this.#seat = seat;
     this.#host = host;
     this.#logger = logger;
+    const workforce = new LoneWorkforce({
+      perform: (command, state, again) => this.#perform(command, state, again),
+      takeConfig: (changed) => this.#takeConfig(changed),
+      shutdown: (mode) => this.#shutdown(mode),
+    }, live);
+    this.#executor = new Executor(workforce);
+    this.#commands = new Commands(this.#executor, logger, (id, outcome) => {
+      this.#tell({ type: "commanded", id, outcome });
+    });
     const isLocal = seat.bus === null || config.settings.budgetMode === "static";
     this.#localBudget = isLocal
       ? new LocalBudget(config, seat, (grant) => this.#tell({ type: "grant", grant }))
@@ -113,21 +134,30 @@ export class Control {
   }
 
   #watch(): void {
-    let asked = false;
-    const drain = () => {
-      if (asked) return this.#stopNow();
-      asked = true;
-      this.#tell({ type: "drain" });
-      if (this.#thread === null) this.#exit(0);
+    let asked: ShutdownMode | null = null;
+    const ask = (signal: string, mode: ShutdownMode) => {
+      const next = asked === null || (asked === "clients" && mode === "servers") ? mode : "now";
+      this.#logger.info(`got ${signal}, ${shutdownTexts[next]}`);
+      asked = next;
+      this.#shutdown(next);
     };
-    process.on("SIGTERM", drain);
-    process.on("SIGINT", drain);
-    process.on("SIGQUIT", () => this.#stopNow());
+    process.on("SIGTERM", () => ask("SIGTERM", "clients"));
+    process.on("SIGINT", () => ask("SIGINT", "servers"));
+    process.on("SIGQUIT", () => ask("SIGQUIT", "now"));
     process.on("SIGHUP", () => {
       this.#reopenLog();
       this.#logger.info("got SIGHUP, re-reading config");
-      this.#reload();
+      void this.#executor.execute({ kind: "reload" });
     });
+    const onSignal = (signal: NodeJS.Signals, command: Command) => {
+      process.on(signal, async () => {
+        this.#logger.info(`got ${signal}, ${command.kind.toUpperCase()}`);
+        const { refusal } = await this.#executor.execute(command);
+        if (refusal !== null) this.#logger.warning(refusal.message);
+      });
+    };
+    onSignal("SIGUSR1", { kind: "pause", database: null });
+    onSignal("SIGUSR2", { kind: "resume", database: null });
     const { supervisorPid } = this.#seat;
     if (supervisorPid === 0) return;
     this.#timers.push(setInterval(() => {
@@ -146,29 +176,19 @@ export class Control {
   }
 
   #stopNow(): void {
+    this.#shutdown("now");
+  }
+
+  #shutdown(mode: ShutdownMode): void {
     if (this.#thread === null) this.#exit(0);
-    this.#tell({ type: "stop" });
+    this.#tell({ type: "shutdown", mode });
   }
 
   // --- changes while it runs
 
-  /** A file with problems changes nothing; false then, and the log says why. */
-  #reload(): boolean {
-    const config = rereadConfig(this.#config, this.#options, this.#logger);
-    if (config === null) return false;
-    try {
-      this.#host?.configureLog(config);
-    } catch (error) {
-      this.#logger.error(`reload: ${(error as Error).message}, nothing is changed`);
-      return false;
-    }
-    this.#takeConfig(config);
-    this.#logger.info("configuration reloaded", { file: config.path });
-    return true;
-  }
-
-  /** New settings take effect: the one place where all of a worker hears of them. */
+  /** New settings take effect: the one place where all of a worker hears of them. Throws to refuse them. */
   #takeConfig(config: Config): void {
+    this.#host?.configureLog(config);
     this.#config = config;
     this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
     this.#logger.setFormat(config.settings.logFormat);
@@ -178,20 +198,13 @@ export class Control {
     this.#announce();
   }
 
-  #onCommand(id: number, command: Command, user: string): void {
-    this.#logger.info(`${command.kind.toUpperCase()} command issued by "${user}"`);
-    this.#tell({ type: "commanded", id, outcome: this.#carryOut(command) });
-  }
-
-  #carryOut(command: Command): Outcome {
-    switch (command.kind) {
-      case "reload": {
-        if (!this.#reload()) return refused(reloadFailed);
-        // The plane goes on with what it has, and logs why.
-        const isTlsKept = tlsFileProblems(this.#config.settings).length > 0;
-        return isTlsKept ? { ...done, notice: tlsKept } : done;
-      }
-    }
+  /** Has the plane do its part of a command. */
+  #perform(command: Command, state: OperatorState, again: boolean): Promise<Performed> {
+    return new Promise((resolve) => {
+      const id = this.#nextPerformance++;
+      this.#performances.set(id, resolve);
+      this.#tell({ type: "perform", id, command, state, again });
+    });
   }
 
   // --- the data plane
@@ -265,10 +278,17 @@ export class Control {
         else this.#report(message.reports);
         return;
       case "command":
-        this.#onCommand(message.id, message.command, message.user);
+        this.#commands.give(message.id, message.command, message.user);
         return;
       case "abandon":
+        this.#commands.abandon(message.id);
         return;
+      case "performed": {
+        const done = this.#performances.get(message.id);
+        this.#performances.delete(message.id);
+        done?.(message.performed);
+        return;
+      }
       case "backends":
         this.#backends = message.pools;
         this.#tellBackends();

@@ -3,7 +3,14 @@
 
 import process from "node:process";
 import { loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
-import { HostFailure, type HostOptions, HostProcess, withOptions } from "../../shared/host/mod.ts";
+import {
+  HostFailure,
+  type HostOptions,
+  HostProcess,
+  LiveConfig,
+  RecordingReader,
+  withOptions,
+} from "../../shared/host/mod.ts";
 import { setProcessName } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { Control } from "./control.ts";
@@ -18,7 +25,8 @@ export async function runPooler(
   options: HostOptions,
 ): Promise<number | "mesh"> {
   const seat = seatFromEnvironment();
-  const loaded = loadConfig(configPath);
+  const reader = new RecordingReader();
+  const loaded = loadConfig(configPath, reader.read);
   const { warnings } = loaded;
   if (typeof seat === "string" || loaded.config === null) {
     const report = typeof seat === "string" ? [`pgweir: ${seat}`] : reportLines(configPath, loaded);
@@ -39,7 +47,8 @@ export async function runPooler(
   try {
     host?.open();
     if (seat === null) { for (const warning of warnings) logger.warning(problemText(warning)); }
-    return await new Control(config, seat ?? loneSeat(), host, options, logger).run();
+    const live = new LiveConfig(config, reader.texts, options, logger);
+    return await new Control(config, seat ?? loneSeat(), host, live, logger).run();
   } catch (error) {
     if (!(error instanceof HostFailure)) throw error;
     logger.fatal(error.message);

@@ -3,7 +3,7 @@
 import type { Config } from "../../shared/config/mod.ts";
 import type { CancelOutcome } from "../../shared/bus/mod.ts";
 import type { Grant, Report } from "../../shared/ledger/mod.ts";
-import type { Command, Outcome } from "./command.ts";
+import type { Command, OperatorState, Outcome, ShutdownMode } from "../../shared/console/mod.ts";
 
 /** Where this worker stands in its fleet. */
 export interface Seat {
@@ -49,15 +49,22 @@ export type ToPlane =
   | { type: "refresh" }
   /** The configuration was read again, or changed from the console: what to go by from now on. */
   | { type: "config"; config: Config }
+  /** What operators have made of the pooler, and this worker's part of a command; see plane/operator.ts. */
+  | { type: "perform"; id: number; command: Command; state: OperatorState; again: boolean }
   /** What became of a command of the console. */
   | { type: "commanded"; id: number; outcome: Outcome }
-  | { type: "drain" }
-  | { type: "stop" };
+  | { type: "shutdown"; mode: ShutdownMode };
 
 /** The process ids of a pool's backends. */
 export interface PoolBackends {
   readonly leaf: string;
   readonly pids: readonly number[];
+}
+
+/** What a worker has done of a command; see `Work` in shared/console. */
+export interface Performed {
+  readonly left: number;
+  readonly found: boolean;
 }
 
 export type LogLevelName = "debug" | "info" | "warning" | "error";
@@ -86,6 +93,7 @@ export type ToControl =
   | { type: "reports"; reports: readonly Report[] }
   /** A client of the console gave a command. */
   | { type: "command"; id: number; command: Command; user: string }
+  | { type: "performed"; id: number; performed: Performed }
   /** Who gave it has left, or cancels it: nobody waits for its outcome. */
   | { type: "abandon"; id: number }
   /** All backends of this worker; only where somebody counts them. */

@@ -78,6 +78,8 @@ export class Fleet {
   #started: { resolve: () => void; reject: (failure: unknown) => void } | null = null;
   #allEnded: (() => void) | null = null;
   #drained: Promise<void> | null = null;
+  /** What workers were told to wait for. */
+  #drainSignal: "SIGTERM" | "SIGINT" | null = null;
 
   /** Called once, when workers crash over and over; the fleet then restarts nothing more. */
   onGiveUp: (reason: string) => void = () => {};
@@ -136,14 +138,18 @@ export class Fleet {
   }
 
   /**
-   * Lets workers finish what they do, within drainMs; resolves when none is left. Asked again it only
-   * waits: a second SIGTERM would end a worker at once.
+   * Lets clients leave (SIGTERM), or only finish what they do (SIGINT), within drainMs; resolves when no worker is
+   * left. The same asked again it only waits: a second signal would end a worker at once.
    */
-  drain(): Promise<void> {
+  drain(signal: "SIGTERM" | "SIGINT"): Promise<void> {
     const { drainMs } = this.#options.times;
-    this.#drained ??= this.#stop((worker) =>
-      worker.process.stop(drainMs, () => this.#quitWorker(worker))
-    );
+    const isLess = this.#drainSignal === "SIGTERM" && signal === "SIGINT";
+    if (this.#drained === null || isLess) {
+      this.#drainSignal = signal;
+      this.#drained = this.#stop((worker) =>
+        worker.process.stop(drainMs, () => this.#quitWorker(worker), signal)
+      );
+    }
     return this.#drained;
   }
 

@@ -88,11 +88,15 @@ export class ServiceProcess {
   }
 
   /**
-   * SIGTERM; `onLate` when it still runs after `delayMs` (null: it may take for ever). One that was told to quit
+   * SIGTERM, or SIGINT; `onLate` when it still runs after `delayMs` (null: it may take for ever). One that was told to quit
    * is not asked, and gets no more time.
    */
-  stop(delayMs: number | null, onLate: () => void): void {
-    if (this.#quitting || !this.signal("SIGTERM")) return;
+  stop(
+    delayMs: number | null,
+    onLate: () => void,
+    signal: "SIGTERM" | "SIGINT" = "SIGTERM",
+  ): void {
+    if (this.#quitting || !this.signal(signal)) return;
     if (delayMs !== null) this.#after(delayMs, onLate);
   }
 

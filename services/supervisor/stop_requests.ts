@@ -2,23 +2,26 @@
 // a Ctrl-C on to a program that the terminal has already sent it to, so the same wish arrives twice within
 // a moment; only a later one is a second wish.
 
-/** drain: let transactions end. quit: end at once. nothing: said already. */
-export type StopStep = "drain" | "quit" | "nothing";
+/** clients: when all have left. servers: when all are given back. quit: at once. nothing: said already. */
+export type StopStep = "clients" | "servers" | "quit" | "nothing";
 
 const echoMs = 300;
 
 export class StopRequests {
-  #drainedAt: number | null = null;
+  #last: "clients" | "servers" | null = null;
+  #at = 0;
   #quit = false;
 
   on(signal: "SIGINT" | "SIGTERM" | "SIGQUIT", now: number): StopStep {
     if (this.#quit) return "nothing";
     if (signal !== "SIGQUIT") {
-      if (this.#drainedAt === null) {
-        this.#drainedAt = now;
-        return "drain";
+      const wish = signal === "SIGTERM" ? "clients" : "servers";
+      if (this.#last === wish && now - this.#at < echoMs) return "nothing";
+      if (this.#last === null || (this.#last === "clients" && wish === "servers")) {
+        this.#last = wish;
+        this.#at = now;
+        return wish;
       }
-      if (now - this.#drainedAt < echoMs) return "nothing";
     }
     this.#quit = true;
     return "quit";

@@ -12,8 +12,9 @@ import { type Config, problemText, reportLines } from "../../shared/config/mod.t
 import {
   HostFailure,
   HostProcess,
+  LiveConfig,
   loadWithFiles,
-  rereadConfig,
+  RecordingReader,
   withOptions,
 } from "../../shared/host/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
@@ -79,6 +80,12 @@ const defaultPort = 6432;
 /** For the coordinator that leads to say that it heard who is gone. */
 const goneTimeoutMs = 2000;
 
+const stopTexts = {
+  clients: "waiting for all clients to disconnect; a second one ends at once",
+  servers: "waiting for all server connections to be released; a second one ends at once",
+  quit: "ending at once",
+} as const;
+
 export class Up {
   readonly #command: UpCommand;
   readonly #context: UpContext;
@@ -89,7 +96,7 @@ export class Up {
   /** null until a configuration is loaded. */
   #host: HostProcess | null = null;
   #logger: Logger = createLogger({ component: "supervisor", level: "info", format: "text" });
-  #config: Config | null = null;
+  #live: LiveConfig | null = null;
   #postgres: LocalPostgres | null = null;
   #hostBus: HostBus | null = null;
   /** null in budget_mode static. */
@@ -131,18 +138,16 @@ export class Up {
     }
   }
 
-  /** SIGINT and SIGTERM drain, a second one or SIGQUIT ends at once. */
+  /** SIGTERM waits for clients, SIGINT for their transactions; a second one, or SIGQUIT, ends at once. */
   stop(signal: "SIGINT" | "SIGTERM" | "SIGQUIT"): void {
     const step = this.#stopRequests.on(signal, performance.now());
     if (step === "nothing") return;
     this.#logger.info(
-      step === "quit"
-        ? `got ${signal}, ending at once`
-        : `got ${signal}, draining; a second one ends at once`,
+      `got ${signal}, ${stopTexts[step]}`,
     );
     this.#stopped.abort();
     if (step === "quit") this.#fleetEnd = this.#fleet?.quit() ?? null;
-    else this.#fleetEnd = this.#fleet?.drain() ?? null;
+    else this.#fleetEnd = this.#fleet?.drain(step === "servers" ? "SIGINT" : "SIGTERM") ?? null;
     this.#end(0);
   }
 
@@ -154,18 +159,12 @@ export class Up {
       this.#logger.error((error as Error).message);
     }
     this.#logger.info("got SIGHUP, re-reading config");
-    if (this.#config === null) return;
-    const config = rereadConfig(this.#config, this.#command.options, this.#logger);
-    if (config === null) return;
-    try {
+    const isDone = this.#live?.reload((config) => {
       this.#host?.configureLog(config);
-    } catch (error) {
-      this.#logger.error(`reload: ${(error as Error).message}, nothing is changed`);
-      return;
-    }
-    this.#config = config;
-    this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
-    this.#logger.setFormat(config.settings.logFormat);
+      this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
+      this.#logger.setFormat(config.settings.logFormat);
+    });
+    if (isDone !== true) return;
     this.#coordinator?.reload();
     const reached = this.#fleet?.reload() ?? 0;
     this.#logger.info(`configuration checked, SIGHUP is passed on to ${reached} workers`);
@@ -175,7 +174,6 @@ export class Up {
   async #start(): Promise<string> {
     const { file } = this.#command;
     const config = file === null ? await this.#generateConfig() : await this.#readConfig(file);
-    this.#config = config;
     const workers = workerCount(this.#command, config, availableParallelism());
     const runtime = this.#command.runtime ?? config.settings.runtime;
     if (config.settings.budgetMode === "static") {
@@ -251,7 +249,8 @@ export class Up {
   }
 
   #load(file: string): Config {
-    const loaded = loadWithFiles(file);
+    const reader = new RecordingReader();
+    const loaded = loadWithFiles(file, reader.read);
     if (loaded.config === null) throw new BadConfig(reportLines(file, loaded).join("\n"));
     const { options } = this.#command;
     const config = withOptions(loaded.config, options);
@@ -262,6 +261,7 @@ export class Up {
       format: config.settings.logFormat,
       write: this.#host.log.write,
     });
+    this.#live = new LiveConfig(config, reader.texts, options, this.#logger);
     this.#onHost((host) => host.open());
     for (const warning of loaded.warnings) this.#logger.warning(problemText(warning));
     return config;
@@ -386,7 +386,7 @@ export class Up {
 
   #fail(reason: string): void {
     this.#logger.fatal(reason);
-    this.#fleetEnd ??= this.#fleet?.drain() ?? null;
+    this.#fleetEnd ??= this.#fleet?.drain("SIGINT") ?? null;
     this.#end(1);
   }
 

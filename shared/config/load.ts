@@ -31,6 +31,9 @@ import { MAX_USER_BYTES, parseUserlist } from "./userlist.ts";
 import type { Kind, Value } from "./values.ts";
 import { parseValue } from "./values.ts";
 
+/** Settings that were given otherwise than by the file, and win over it. */
+export type SetValues = readonly (readonly [key: string, value: string])[];
+
 export interface Loaded {
   /** null exactly when there are problems */
   readonly config: Config | null;
@@ -80,6 +83,7 @@ class Loader {
   readonly warnings = new Findings();
   readonly #path: string;
   readonly #readFile: ReadFile;
+  readonly #set: readonly IniEntry[];
   readonly #settings = defaultSettings();
   /** the line of each setting that wins; the default holds where there is none */
   readonly #written = new Map<string, IniEntry>();
@@ -91,9 +95,12 @@ class Loader {
   #hba: readonly HbaRule[] = [];
   #identMaps: IdentMaps = new Map();
 
-  constructor(path: string, readFile: ReadFile) {
+  constructor(path: string, readFile: ReadFile, set: SetValues) {
     this.#path = path;
     this.#readFile = readFile;
+    this.#set = set.map(([key, value]) => {
+      return { section: "pgbouncer", key, value, file: "SET", line: 0 };
+    });
   }
 
   load(): Config | null {
@@ -104,7 +111,9 @@ class Loader {
     this.#checkSections(ini);
     this.#checkDuplicates(ini.entries);
     // Settings first: unix_socket_dir is the default host of the databases, wherever it stands.
-    for (const entry of ini.entries) if (isMain(entry.section)) this.#readSetting(entry);
+    for (const entry of [...ini.entries, ...this.#set]) {
+      if (isMain(entry.section)) this.#readSetting(entry);
+    }
     this.#checkSettings();
     for (const entry of ini.entries) {
       if (entry.section === "databases") this.#readDatabase(entry);
@@ -536,8 +545,12 @@ function notWanted(name: string, row: Extra, text: string, wanted: string): stri
 }
 
 /** Reads the file, its includes and its auth_file; reports every problem it can find, not the first. */
-export function loadConfig(path: string, readFile: ReadFile = readFromDisk): Loaded {
-  const loader = new Loader(path, readFile);
+export function loadConfig(
+  path: string,
+  readFile: ReadFile = readFromDisk,
+  set: SetValues = [],
+): Loaded {
+  const loader = new Loader(path, readFile, set);
   const config = loader.load();
   return {
     config,

@@ -14,7 +14,7 @@ export {
 } from "./config.ts";
 export type { Config, DatabaseConfig, PoolMode, UserConfig } from "./config.ts";
 export { loadConfig } from "./load.ts";
-export type { Loaded } from "./load.ts";
+export type { Loaded, SetValues } from "./load.ts";
 export { readFromDisk } from "./files.ts";
 export { mapsToUser, matchHba } from "./hba.ts";
 export type { HbaMethod, HbaRule } from "./hba.ts";

@@ -240,7 +240,7 @@ export const settingsTable = [
   w("unmatched_group", "string", "", "G", "reload", "refused", "Resource group of clients that no rule matches.", { instead: "this version has no resource groups" }),
   w("console_listen", "string", "127.0.0.1:6433", "G", "start", "ignored", "Address and port of the web console; empty is none."),
   w("console_admin", "string", "", "G", "reload", "ignored", "Login for the actions of the web console; empty leaves it read-only.", { secret: true }),
-  w("drain_timeout", "seconds", "30", "G", "reload", "works", "Seconds a stopping worker waits for transactions to end; 0 is for ever."),
+  w("drain_timeout", "seconds", "30", "G", "reload", "works", "Seconds a shutdown waits for clients or server connections before it ends those that are left; 0 is for ever."),
   w("log_format", oneOf("text", "json"), "text", "G", "reload", "works", "Format of log lines."),
   w("otel_sampling_ratio", "ratio", "0", "G", "reload", "ignored", "Share of transactions that are traced.", { max: 1 }),
   w("otel_query_text", "bool", "0", "G", "reload", "ignored", "Whether traces hold the text of queries."),

@@ -1,6 +1,12 @@
 // The door of the folder that deals with a process as its host sees it: log, pidfile, user, daemon, files.
 
 export { isInBackground, runInBackground } from "./background.ts";
-export { rereadConfig } from "./reread.ts";
+export {
+  configFrom,
+  type ConfigSources,
+  type FileTexts,
+  LiveConfig,
+  RecordingReader,
+} from "./live_config.ts";
 export { loadWithFiles, tlsFileProblems } from "./tls_files.ts";
 export { HostFailure, type HostOptions, HostProcess, withOptions } from "./host_process.ts";

@@ -5,6 +5,8 @@ import {
   clientTlsPlan,
   loadConfig,
   type Loaded,
+  type ReadFile,
+  readFromDisk,
   requiresTls,
   serverTlsPlan,
   type Settings,
@@ -29,8 +31,8 @@ export function tlsFileProblems(settings: Settings): string[] {
 }
 
 /** As loadConfig(), and with a look at the files that the TLS settings name. */
-export function loadWithFiles(path: string): Loaded {
-  const loaded = loadConfig(path);
+export function loadWithFiles(path: string, readFile: ReadFile = readFromDisk): Loaded {
+  const loaded = loadConfig(path, readFile);
   if (loaded.config === null) return loaded;
   const problems = tlsFileProblems(loaded.config.settings);
   if (problems.length === 0) return loaded;

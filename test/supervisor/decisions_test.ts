@@ -257,19 +257,28 @@ const requests = suite("stop_requests");
 type Wish = ["SIGINT" | "SIGTERM" | "SIGQUIT", number];
 
 const wishes: [string, Wish[], string[]][] = [
-  ["one Ctrl-C", [["SIGINT", 0]], ["drain"]],
-  ["its echo through npm", [["SIGINT", 0], ["SIGINT", 20]], ["drain", "nothing"]],
-  ["a second one", [["SIGINT", 0], ["SIGINT", 400]], ["drain", "quit"]],
-  ["another signal counts too", [["SIGTERM", 0], ["SIGINT", 400]], ["drain", "quit"]],
+  ["one Ctrl-C", [["SIGINT", 0]], ["servers"]],
+  ["its echo through npm", [["SIGINT", 0], ["SIGINT", 20]], ["servers", "nothing"]],
+  ["a second one", [["SIGINT", 0], ["SIGINT", 400]], ["servers", "quit"]],
+  ["SIGTERM, twice", [["SIGTERM", 0], ["SIGTERM", 400]], ["clients", "quit"]],
+  ["SIGTERM, then one that waits for less", [["SIGTERM", 0], ["SIGINT", 10]], [
+    "clients",
+    "servers",
+  ]],
+  ["SIGINT, then one that would wait for more", [["SIGINT", 0], ["SIGTERM", 10]], [
+    "servers",
+    "quit",
+  ]],
+  ["all three", [["SIGTERM", 0], ["SIGINT", 10], ["SIGINT", 400]], ["clients", "servers", "quit"]],
   ["echoes do not add up", [["SIGINT", 0], ["SIGINT", 200], ["SIGINT", 400]], [
-    "drain",
+    "servers",
     "nothing",
     "quit",
   ]],
-  ["SIGQUIT never waits", [["SIGINT", 0], ["SIGQUIT", 1]], ["drain", "quit"]],
+  ["SIGQUIT never waits", [["SIGINT", 0], ["SIGQUIT", 1]], ["servers", "quit"]],
   ["SIGQUIT alone", [["SIGQUIT", 0], ["SIGTERM", 900]], ["quit", "nothing"]],
   ["quit is the last step", [["SIGINT", 0], ["SIGINT", 400], ["SIGINT", 800]], [
-    "drain",
+    "servers",
     "quit",
     "nothing",
   ]],

@@ -69,10 +69,13 @@ if (mode === "crash") {
   process.exit(3);
 }
 
-process.on("SIGTERM", () => {
-  if (mode === "deaf" || mode === "stone") console.error(`worker ${fleet.workerId}: heard nothing`);
-  else finish("drained", 0);
-});
+for (const signal of ["SIGTERM", "SIGINT"] as const) {
+  process.on(signal, () => {
+    if (mode === "deaf" || mode === "stone") {
+      console.error(`worker ${fleet.workerId}: heard nothing`);
+    } else finish("drained", 0);
+  });
+}
 process.on("SIGQUIT", () => {
   if (mode !== "stone") finish("quit", 0);
 });

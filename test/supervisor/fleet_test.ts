@@ -111,7 +111,7 @@ test("start() resolves when all workers are ready, drain() when all have ended",
     await rig.fleet.start();
     assert.equal(rig.workers().map((w) => [w.index, w.workerId]), [[0, 1], [1, 2]]);
     assert.is(rig.alive().length, 2);
-    await rig.fleet.drain();
+    await rig.fleet.drain("SIGTERM");
     assert.equal(rig.alive(), []);
     assert.match(rig.log.join(""), /worker 1 is ready/);
   }));
@@ -147,7 +147,7 @@ test("drain() gives no more time to a worker that is being ended", () =>
       for (const { pid } of workers) process.kill(pid, "SIGSTOP");
       await until("both to be ended", () => rig.log.join("").match(/ending it/g)?.length === 2);
       let drained = false;
-      void rig.fleet.drain().then(() => drained = true);
+      void rig.fleet.drain("SIGTERM").then(() => drained = true);
       await until("the end", () => drained);
       assert.match(rig.log.join(""), /worker 1 does not end, killing it/);
     },
@@ -230,7 +230,7 @@ test("start() ends early when it is asked to stop", () =>
   withRig(new Rig({ mode: "silent" }), async (rig) => {
     const failure = startFails(rig);
     await until("two workers", () => rig.alive().length === 2);
-    await rig.fleet.drain();
+    await rig.fleet.drain("SIGTERM");
     assert.is(await failure, "start the workers: asked to stop");
   }));
 
@@ -270,7 +270,7 @@ test("every worker is named once and released once, and incarnations rise", asyn
     assert.equal(released, [taken[0]], "it is released before another one is started");
     assert.ok(taken[0]!.incarnation < taken[1]!.incarnation);
     assert.ok(taken[1]!.incarnation < taken[2]!.incarnation);
-    await rig.fleet.drain();
+    await rig.fleet.drain("SIGTERM");
   });
   const ids = (list: Identity[]) => list.map(({ id }) => id).sort();
   assert.equal(ids(released), ids(taken));
@@ -295,7 +295,7 @@ test("drain() ends a start that waits for an identity", async () => {
     signal(rig.workers()[0]!.pid, "SIGKILL");
     await until("the start of another one", () => waiting);
     assert.is(rig.alive().length, 1);
-    await rig.fleet.drain();
+    await rig.fleet.drain("SIGTERM");
     assert.is(rig.workers().length, 2);
   });
 });
@@ -338,7 +338,7 @@ test("drain() ends a worker that does not hear SIGTERM, and kills one that hears
   return withRig(new Rig(modes, { times }), async (rig) => {
     await rig.fleet.start();
     const [deaf, stone] = rig.workers();
-    await rig.fleet.drain();
+    await rig.fleet.drain("SIGTERM");
     assert.equal(rig.alive(), []);
     const log = rig.log.join("");
     assert.not.match(log, new RegExp(`worker ${deaf!.workerId} does not end`));
@@ -350,10 +350,10 @@ test("drain() asks once, and quit() cuts it short", () =>
   withRig(new Rig({ mode: "deaf" }), async (rig) => {
     // A worker that gets a second SIGTERM ends at once, whatever its clients do.
     await rig.fleet.start();
-    const drained = rig.fleet.drain();
+    const drained = rig.fleet.drain("SIGTERM");
     const heard = () => rig.passedOn.filter((line) => line.includes("heard nothing"));
     await until("both to hear it", () => heard().length === 2);
-    void rig.fleet.drain();
+    void rig.fleet.drain("SIGTERM");
     assert.is(rig.alive().length, 2);
     await rig.fleet.quit();
     await drained;
@@ -366,7 +366,7 @@ test("drain() while a restart is due starts nothing any more", () =>
     await rig.fleet.start();
     signal(rig.workers()[0]!.pid, "SIGKILL");
     await until("the death", () => rig.log.some((line) => line.includes("starting another one")));
-    await rig.fleet.drain();
+    await rig.fleet.drain("SIGTERM");
     assert.equal(rig.alive(), []);
     assert.is(rig.workers().length, 1);
   }));
@@ -389,7 +389,7 @@ test("reload() reaches every ready worker, and none that is still starting", asy
 test("what a worker says is passed on, in whole lines", () =>
   withRig(new Rig({ mode: "chatty" }, { count: 1 }), async (rig) => {
     await rig.fleet.start();
-    await rig.fleet.drain();
+    await rig.fleet.drain("SIGTERM");
     assert.is(rig.passedOn.slice(0, -1).join(""), "x".repeat(50_000));
     assert.is(rig.passedOn.at(-1), "worker 1: drained");
   }));

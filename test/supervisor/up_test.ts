@@ -121,7 +121,10 @@ $`),
   assert.not.equal(workers[0]!.workerId, workers[1]!.workerId);
   up.signal("SIGTERM");
   await rig.ends(up, 0);
-  assert.match(up.stderr(), /LOG got SIGTERM, draining; a second one ends at once\n/);
+  assert.match(
+    up.stderr(),
+    /LOG got SIGTERM, waiting for all clients to disconnect; a second one ends at once\n/,
+  );
   assert.match(up.stderr(), /worker \d+: drained/);
   assert.match(up.stderr(), /LOG stopped\n$/);
 });

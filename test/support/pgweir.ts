@@ -73,6 +73,11 @@ export class Pgweir extends Pooler {
     return childrenOf(this.pid).filter((pid) => commandLine(pid).includes(`cli.ts ${command}`));
   }
 
+  /** Asks it to end at once, whoever is connected, and waits. */
+  override stop(): Promise<ProcessEnd> {
+    return this.process.stop("SIGQUIT");
+  }
+
   /** Ends the supervisor and everything it started at once, as a power cut would. */
   async crash(): Promise<ProcessEnd> {
     const children = this.#kill();

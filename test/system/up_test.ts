@@ -170,7 +170,7 @@ test("a Ctrl-C at the terminal lets a transaction end before PostgreSQL stops", 
   await client.query("begin");
   await client.query("insert into kept values (8)");
   signal(-up.pid, "SIGINT");
-  await until("the drain", () => up.stderr().includes("got SIGINT, draining"));
+  await until("the drain", () => up.stderr().includes("got SIGINT, waiting"));
   await client.query("insert into kept values (9)");
   await client.query("commit");
   await host.ends(up, 0);
@@ -185,7 +185,7 @@ test("a second Ctrl-C does not wait for a transaction", async () => {
   const client = await host.connect();
   await client.query("begin");
   up.signal("SIGINT");
-  await until("the drain", () => up.stderr().includes("got SIGINT, draining"));
+  await until("the drain", () => up.stderr().includes("got SIGINT, waiting"));
   await until("the second signal to count", () => {
     up.signal("SIGINT");
     return up.end !== null;

@@ -96,6 +96,10 @@ export class Cancels {
       done("unknown");
       return;
     }
+    if (client.console !== null) {
+      done(client.console.cancel() ? "sent" : "idle");
+      return;
+    }
     if (client.queued) {
       client.cancelQueued();
       done("sent");

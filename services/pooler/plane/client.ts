@@ -361,13 +361,9 @@ export class ClientSession implements StreamOwner, Waiter {
   onUnlinked(): void {
     this.#ownSql = "";
     this.unlinked.rest();
-    if (this.login !== null && !this.closed && !this.plane.stopping) return this.login.greet();
+    if (this.login !== null && !this.closed) return this.login.greet();
     if (this.#leaving) {
       this.close("client close request");
-      return;
-    }
-    if (this.plane.stopping) {
-      this.fail(refusals.shuttingDown);
       return;
     }
     this.#congested = false;
@@ -741,13 +737,6 @@ export class ClientSession implements StreamOwner, Waiter {
     if (used === input.length) return;
     this.plane.arena.bytes.set(input.subarray(used), 0);
     this.#relay(0, input.length - used);
-  }
-
-  /** The worker shuts down: who is not in the middle of something goes now. */
-  onDrain(): void {
-    if (this.tunnel !== null) return this.tunnel.drain(refusals.shuttingDown);
-    const isFree = this.server === null ? !this.queued : this.server.quiet;
-    if (isFree) this.fail(refusals.shuttingDown);
   }
 
   /** Ends the connection with an error message. */

@@ -570,6 +570,14 @@ export class ClientLogin {
       this.#refuse({ code: "3D000", message: `no such database: ${client.database}` });
       return;
     }
+    if (plane.operator.isDisabled(client.database)) {
+      this.#refuse({
+        code: "57P03",
+        message: `database "${client.database}" is disabled`,
+        hint: "An operator has disabled it from the admin console; try again later",
+      });
+      return;
+    }
     if (plane.settings.authType === "any" && database.user === null) {
       const hint = "auth_type=any needs a user in the entry of the database";
       this.#refuse({ code: "28000", message: "bouncer config error", hint });
@@ -659,7 +667,7 @@ export class ClientLogin {
       return;
     }
     client.console = new ConsoleSession(client, admin);
-    this.#finish(concatBytes(authenticationOk(), consoleGreeting(client.plane)));
+    this.#finish(concatBytes(authenticationOk(), consoleGreeting(client)));
   }
 
   /** Sends the greeting; the login is over. */

@@ -13,16 +13,15 @@ import {
 import {
   backendKeyData,
   concatBytes,
-  makeCancelKey,
   parameterStatus,
   readyForQuery,
 } from "../../../shared/wire/mod.ts";
-import type { Outcome } from "../command.ts";
+import type { Outcome } from "../../../shared/console/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { Conversation, type Moment, type Plan, planQuery } from "./console/mod.ts";
 import { clientLabel } from "./log_lines.ts";
 import type { Plane } from "./plane.ts";
-import type { Refusal } from "./refusals.ts";
+import { type Refusal, refusals } from "./refusals.ts";
 import { Counter } from "./stats.ts";
 
 const runtime = `${runtimeName} ${runtimeVersion()}`;
@@ -41,7 +40,6 @@ export class ConsoleSession {
     this.#conversation = new Conversation({
       plan: (text) => this.#plan(text),
       moment: () => momentOf(plane),
-      shutdown: (drain) => this.#shutdown(drain),
       command: (command) =>
         plane.control.command(command, client.user, (outcome) => this.#onOutcome(outcome)),
       refused: ({ message }) => plane.logRefusal(client, message),
@@ -65,6 +63,14 @@ export class ConsoleSession {
   /** The client has gone. */
   onClosed(): void {
     this.#conversation.abandon();
+  }
+
+  /** Ends the command that is waited for, if one is; false: there is none. */
+  cancel(): boolean {
+    if (!this.#conversation.isWaiting) return false;
+    this.#conversation.abandon();
+    this.#onOutcome({ refusal: refusals.cancelledInQueue, notice: null });
+    return true;
   }
 
   #onOutcome(outcome: Outcome): void {
@@ -107,35 +113,19 @@ export class ConsoleSession {
   #plan(text: string): Plan | Refusal {
     const plan = planQuery(text, this.admin);
     const { supervisorPid } = this.#client.plane.seat;
-    if (supervisorPid > 0 && "effect" in plan) {
-      const { kind } = plan.effect;
-      if (kind === "shutdown") return oneWorkerOnly(supervisorPid);
-      if (kind === "command") {
-        return {
-          code: "0A000",
-          message: "RELOAD would change one worker only",
-          hint: `To reload all of them send SIGHUP to process ${supervisorPid}`,
-        };
-      }
+    if (supervisorPid > 0 && "effect" in plan && plan.effect.kind === "command") {
+      return oneWorkerOnly(plan.tag ?? "", supervisorPid);
     }
     return plan;
   }
-
-  /** Not at once: the answer goes out first, and the loop is not in the middle of this client. */
-  #shutdown(drain: boolean): void {
-    const { plane } = this.#client;
-    const command = drain ? "SHUTDOWN WAIT_FOR_CLIENTS" : "SHUTDOWN";
-    plane.control.log("info", `${clientLabel(this.#client)} ${command} command issued`);
-    plane.reactor.after(0, () => drain ? plane.drain() : plane.stop());
-  }
 }
 
-/** A supervised worker that stops is replaced at once, and whoever stopped it would think the fleet had. */
-function oneWorkerOnly(supervisorPid: number): Refusal {
+/** Whoever gave it would think that the whole fleet does it. */
+function oneWorkerOnly(command: string, supervisorPid: number): Refusal {
   return {
     code: "0A000",
-    message: "SHUTDOWN would stop one worker only, which is replaced at once",
-    hint: `To stop all of them send SIGTERM to process ${supervisorPid}`,
+    message: `${command} would be done by one worker only`,
+    hint: `Send a signal to process ${supervisorPid}: SIGHUP reloads, SIGTERM and SIGINT stop`,
   };
 }
 
@@ -151,10 +141,10 @@ function momentOf(plane: Plane): Moment {
   };
 }
 
-/** What follows AuthenticationOk. The key is nobody's: there is nothing to cancel in the console. */
-export function consoleGreeting(plane: Plane): Uint8Array {
-  const { workerId, incarnation } = plane.seat;
-  const key = makeCancelKey(workerId, 0, incarnation, plane.random);
+/** What follows AuthenticationOk. */
+export function consoleGreeting(client: ClientSession): Uint8Array {
+  const { plane } = client;
+  plane.giveKey(client);
   return concatBytes(
     parameterStatus("server_version", `${plane.version}/bouncer`),
     parameterStatus("client_encoding", "UTF8"),
@@ -163,7 +153,7 @@ export function consoleGreeting(plane: Plane): Uint8Array {
     parameterStatus("TimeZone", "GMT"),
     parameterStatus("standard_conforming_strings", "on"),
     parameterStatus("is_superuser", "on"),
-    backendKeyData(key.processId, key.secret),
+    backendKeyData(client.processId, client.secret),
     readyForQuery("I"),
   );
 }

@@ -2,7 +2,7 @@
 // are sent once per batch. Nothing here waits; answers come when the loop is woken for them.
 
 import type { CancelOutcome } from "../../../shared/bus/mod.ts";
-import type { Command, Outcome } from "../command.ts";
+import type { Command, Outcome } from "../../../shared/console/mod.ts";
 import {
   Gauge,
   type LogLevelName,

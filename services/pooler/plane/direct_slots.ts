@@ -16,12 +16,20 @@ export class DirectSlots implements LeaseOwner {
   readonly servers = new Set<ServerConnection>();
   readonly #plane: Plane;
   #waiting: (() => void)[] = [];
+  #held: boolean;
 
   constructor(plane: Plane, database: string, user: string) {
     this.#plane = plane;
     this.database = database;
     this.user = user;
     this.lease = plane.budget.lease(directLeaf(database, user), this);
+    this.#held = plane.operator.holds(database);
+  }
+
+  /** Operators have paused the database: nobody is given a slot. */
+  set held(held: boolean) {
+    this.#held = held;
+    this.#admit();
   }
 
   /** Calls `open`, which connects a server before it returns, as soon as there is a slot for it. */
@@ -67,7 +75,7 @@ export class DirectSlots implements LeaseOwner {
   }
 
   #admit(): void {
-    if (this.#waiting.length === 0) return;
+    if (this.#held || this.#waiting.length === 0) return;
     this.#plane.budget.expire();
     while (this.#waiting.length > 0 && this.lease.room > 0) (this.#waiting.shift() as () => void)();
   }

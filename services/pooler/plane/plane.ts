@@ -9,6 +9,7 @@ import {
   minPoolSizeFor,
   type Settings,
 } from "../../../shared/config/mod.ts";
+import type { ShutdownMode } from "../../../shared/console/mod.ts";
 import {
   clientsDbLeaf,
   clientsLeaf,
@@ -46,6 +47,7 @@ import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
 import { clientLabel, closingText, newServerText, serverLabel } from "./log_lines.ts";
 import { Notifier } from "./notifier.ts";
+import { Operator } from "./operator.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool, type PoolLogin } from "./pool.ts";
 import { Prepared } from "./prepared.ts";
@@ -84,6 +86,7 @@ export class Plane {
   readonly departures = new Departures(this);
   readonly prepared = new Prepared(this);
   readonly texts = new Texts(this);
+  readonly operator = new Operator(this);
   readonly notifier = new Notifier(this);
   readonly transactionEnd = new TransactionEnd(this);
   readonly lookups = new UserLookups(this);
@@ -129,6 +132,7 @@ export class Plane {
   readonly #random = new Uint8Array(4096);
   #randomAt = this.#random.length;
   #soon = new Set<Pool>();
+  #stopped = false;
   #lastId = 0;
   #sweeps = 0;
   #lastPeriodAt: number;
@@ -239,19 +243,20 @@ export class Plane {
     return addresses;
   }
 
-  /** Accepts nothing new and lets transactions end; calls stop() when no client is left. */
-  drain(): void {
-    if (this.stopping) return;
+  /** Accepts nothing new, and ends when all servers are given back, or all clients have left; or now. */
+  shutdown(mode: ShutdownMode): void {
+    if (mode === "now") return this.stop();
+    if (!this.stopping) this.control.post({ type: "draining" });
     this.stopping = true;
-    this.control.post({ type: "draining" });
     for (const listener of this.#listeners) listener.close();
-    for (const client of [...this.clients]) client.onDrain();
-    this.#stopIfEmpty();
+    if (mode === "servers") this.operator.release();
+    this.#stopIfDone();
   }
 
   /** Ends everything now. */
   stop(): void {
-    this.stopping = true;
+    if (this.#stopped) return;
+    this.#stopped = this.stopping = true;
     for (const listener of this.#listeners) listener.close();
     for (const client of [...this.clients]) client.fail(refusals.shuttingDown);
     for (const { servers } of [...this.pools.values(), ...this.direct.values()]) {
@@ -262,19 +267,24 @@ export class Plane {
     this.reactor.stop();
   }
 
-  #stopIfEmpty(): void {
-    if (this.stopping && this.clients.size === 0) this.reactor.after(0, () => this.stop());
+  #stopIfDone(): void {
+    if (!this.stopping) return;
+    const isDone = this.clients.size === 0 || (this.operator.releases && this.operator.isReleased);
+    if (isDone) this.reactor.after(0, () => this.stop());
   }
 
   onMessage(message: ToPlane): void {
     if (this.control.onAnswer(message)) return;
-    if (message.type === "drain") this.drain();
-    else if (message.type === "stop") this.stop();
+    if (message.type === "shutdown") this.shutdown(message.mode);
     else if (message.type === "grant") this.budget.onGrant(message.grant);
     else if (message.type === "leader") this.budget.onLeader(message.epoch);
     else if (message.type === "refresh") this.#onRefresh();
     else if (message.type === "config") applyConfig(this, message.config);
-    else if (message.type === "cancel") {
+    else if (message.type === "perform") {
+      const { id, command, state, again } = message;
+      const performed = this.operator.perform(command, state, again);
+      this.control.post({ type: "performed", id, performed });
+    } else if (message.type === "cancel") {
       this.cancels.perform(message.processId, message.secret, (outcome) => {
         this.control.post({ type: "cancelOutcome", id: message.id, outcome });
       });
@@ -360,7 +370,7 @@ export class Plane {
     for (const gate of client.gates) gate.leave();
     this.notifier.onClientClosed(client);
     if (client.pool !== null) client.pool.clients--;
-    if (this.stopping) this.#stopIfEmpty();
+    if (this.stopping) this.#stopIfDone();
   }
 
   /** The auth_file's entry of a user, or null. */
@@ -480,6 +490,7 @@ export class Plane {
     this.budget.sweep(now);
     this.#tellBackends();
     this.cancels.sweep(now);
+    this.#stopIfDone();
     const limit = this.settings.clientLoginTimeoutMs;
     for (const client of this.loggingIn) {
       if (limit <= 0 || now - client.connectedAt < limit) break;

@@ -113,6 +113,8 @@ export class Pool implements LeaseOwner, SlotHolder {
   /** Of that the tracked parameters. */
   defaults: readonly (string | null)[];
 
+  /** Operators have paused it: nobody is given a server. */
+  held = false;
   waiting = 0;
   #firstWaiter: Waiter | null = null;
   #lastWaiter: Waiter | null = null;
@@ -160,6 +162,7 @@ export class Pool implements LeaseOwner, SlotHolder {
     this.dialects = new Dialects(plane.tracker);
     this.startupParameters = [];
     this.#configure();
+    this.held = plane.operator.holds(database.name);
     this.lease = plane.budget.lease(poolLeaf(database.name, user), this);
   }
 
@@ -188,6 +191,32 @@ export class Pool implements LeaseOwner, SlotHolder {
     this.welcome = null;
     this.outdate("connect string changed");
     if (this.waiting > 0) this.plane.soon(this);
+  }
+
+  /** Nobody gets a server until `resume`: those that are free are closed now, the others when they come free. */
+  hold(): void {
+    this.held = true;
+    for (const server of [...this.servers]) {
+      if (server.login !== null || server.state === ServerState.idle) server.close("pause mode");
+    }
+  }
+
+  /** `wasPaused`: the pooler as a whole was; who has waited since is not to blame for it. */
+  resume(wasPaused: boolean): void {
+    this.held = false;
+    const { now } = this.plane.reactor;
+    for (let waiter = this.#firstWaiter; waiter !== null; waiter = waiter.nextWaiter) {
+      if (wasPaused) waiter.waitingSince = now;
+    }
+    if (this.waiting > 0) this.plane.soon(this);
+  }
+
+  /** Closes all servers now, whatever they do. */
+  kill(): void {
+    for (const server of [...this.servers]) {
+      if (server.requests.count > 0) this.plane.cancels.abandon(server);
+      server.close("admin forced disconnect");
+    }
   }
 
   /** Closes all servers: those in use when they come free. */
@@ -241,7 +270,8 @@ export class Pool implements LeaseOwner, SlotHolder {
 
   /** Why nobody should queue: logins to PostgreSQL have been failing, and no server is left. */
   refusal(): Refusal | null {
-    if (this.servers.size > this.#connecting) return null;
+    if (this.plane.operator.releases) return refusals.serverShuttingDown;
+    if (this.held || this.servers.size > this.#connecting) return null;
     const { reactor, settings } = this.plane;
     return this.#retry.refusal(reactor.now, settings.serverLoginRetryMs);
   }
@@ -397,6 +427,7 @@ export class Pool implements LeaseOwner, SlotHolder {
 
   /** Opens so many more servers that `holder` pays for, as far as its lease and all else allow. */
   openFor(holder: SlotHolder, count: number): void {
+    if (this.held) return;
     const { now } = this.plane.reactor;
     const allowed = this.#retry.allowed(now) - this.#connecting;
     let room = Math.min(count, allowed, holder.lease.room);
@@ -404,6 +435,11 @@ export class Pool implements LeaseOwner, SlotHolder {
     // A pool without any server gets one even of the last descriptors.
     room = Math.min(room, Math.max(this.plane.serverRoom, this.servers.size === 0 ? 1 : 0));
     for (; room > 0 && this.#retry.allowed(now) > 0; room--) this.#open(holder);
+  }
+
+  /** Connections that PostgreSQL has, or still has. */
+  get backends(): number {
+    return this.lease.held + (this.#reserve?.lease.held ?? 0);
   }
 
   /** Servers that clients which wait will have in a moment, as far as one can tell. */
@@ -625,6 +661,10 @@ export class Pool implements LeaseOwner, SlotHolder {
     this.#tests.onIdle(server);
     if (server.closeNeeded) {
       server.close("close_needed");
+      return;
+    }
+    if (this.held) {
+      server.close("pause mode");
       return;
     }
     // A lifetime of 0 means one use, so not before the first.

@@ -150,6 +150,11 @@ export const refusals = {
     hint: "Use pool_mode = transaction, or send the whole block as one query",
   },
   serverProtocol: { code: "08006", message: "bad packet from server" },
+  adminDisconnect: {
+    code: "57P01",
+    message: "admin forced disconnect",
+    hint: "An operator has ended the connection from the pooler's console",
+  },
   databaseRemoved: {
     code: "57P01",
     message: "database removed",
@@ -160,6 +165,7 @@ export const refusals = {
     message: "database configuration changed",
     hint: "Connect again: the database's user was changed in the pooler's configuration",
   },
+  serverShuttingDown: { code: "57P01", message: "server shutting down" },
   shuttingDown: { code: "57P01", message: "pooler is shutting down" },
   idleSessionTimeout: {
     code: "22023",

@@ -8,7 +8,7 @@ import {
   lookupDatabase,
   sameConnection,
 } from "../../../shared/config/mod.ts";
-import { tlsKept } from "../command.ts";
+import { tlsKept } from "../../../shared/console/mod.ts";
 import { isSocketDir } from "./dial.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";

@@ -634,7 +634,6 @@ export class ServerConnection implements DialOwner {
     this.plane.notifier.flush(client);
     if (this.session.syncedFor !== client.parameters && this.session.resync(client)) return;
     if (this.residue.locksUnsure) this.upkeep.checkLocks(client);
-    else if (this.plane.stopping) client.fail(refusals.shuttingDown);
     else if (this.closeNeeded && this.plane.settings.serverFastClose) {
       client.fail(refusals.fastClose);
     }

@@ -38,7 +38,8 @@ export class Timeouts {
       this.#idleDueAt = 0;
     }
     for (const pool of pools.values()) {
-      if (pool.waiting > 0) this.#sweepQueue(pool, now);
+      // As in PgBouncer: a pause is no fault of those who wait.
+      if (pool.waiting > 0 && !this.#plane.operator.paused) this.#sweepQueue(pool, now);
       if (this.#limits.limitsWork) this.#sweepWork(pool, now);
     }
     if (now >= this.#idleDueAt) this.#sweepIdle(now);

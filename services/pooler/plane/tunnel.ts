@@ -38,8 +38,6 @@ export class Tunnel implements ServerOwner, ServerConsumer {
   #timer: Timer | null = null;
   /** Bytes that are missing of the server's last message. */
   #bodyLeft = 0;
-  /** Why it ends when the server's message is complete. */
-  #ending: Refusal | null = null;
   #saidFarewell = false;
 
   constructor(
@@ -148,7 +146,6 @@ export class Tunnel implements ServerOwner, ServerConsumer {
     const pending = outlet.flush();
     if (pending < 0) client.close(`client connection lost: ${errnoText(-pending)}`);
     else if (pending > 0) this.#server?.stream.pause(false);
-    if (this.#ending !== null) this.drain(this.#ending);
     return at;
   }
 
@@ -174,12 +171,6 @@ export class Tunnel implements ServerOwner, ServerConsumer {
 
   onClientDrained(): void {
     this.server?.stream.resume();
-  }
-
-  /** Ends the client between two messages of the server's. */
-  drain(refusal: Refusal): void {
-    this.#ending = refusal;
-    if (!this.isMidMessage) this.#client.fail(refusal);
   }
 
   onClientGone(reason: string): void {

@@ -1,7 +1,7 @@
 // The console's protocol as bytes: both query protocols, errors and where they end, framing in pieces,
 // bounds, binary results, and any garbage.
 
-import type { Command } from "../../../services/pooler/command.ts";
+import type { Command } from "../../../shared/console/mod.ts";
 import { Conversation } from "../../../services/pooler/plane/console/conversation.ts";
 import { planQuery } from "../../../services/pooler/plane/console/plan.ts";
 import {
@@ -23,7 +23,6 @@ const tests = suite("console conversation");
 
 class Session {
   readonly plane: FakePlane;
-  readonly shutdowns: boolean[] = [];
   readonly commands: Command[] = [];
   abandoned = 0;
   readonly refusals: string[] = [];
@@ -35,7 +34,6 @@ class Session {
     this.conversation = new Conversation({
       plan: (text) => planQuery(text, admin),
       moment: () => momentOf(this.plane),
-      shutdown: (drain) => this.shutdowns.push(drain),
       command: (command) => {
         this.commands.push(command);
         return () => this.abandoned++;
@@ -88,7 +86,7 @@ tests("a simple query gets its rows, a tag and one ReadyForQuery", () => {
   assert.is(session.ask(f.Q(";;;;;;;;")), "I Z(I)");
   assert.is(session.ask(f.Q("SHOW NOPE")), "E(08P01) Z(I)");
   assert.is(session.ask(f.Q("SHOW POOLS; SHOW STATS")), "E(08P01) Z(I)");
-  assert.is(session.ask(f.Q("KILL")), "E(0A000) Z(I)");
+  assert.is(session.ask(f.Q("SUSPEND")), "E(0A000) Z(I)");
   assert.is(
     session.ask(f.Q("SHOW STATE"), f.Q("nope"), f.Q("SHOW PEERS")),
     [
@@ -138,7 +136,7 @@ tests("an error in the extended protocol skips everything up to Sync", () => {
   assert.is(session.refusals.length, 2);
   const failing: [string, readonly Uint8Array[]][] = [
     ["E(08P01)", [f.P("", "SHOW NOPE")]],
-    ["E(0A000)", [f.P("", "KILL")]],
+    ["E(0A000)", [f.P("", "SUSPEND")]],
     ["E(08P01)", [f.P("", "SHOW $1")]],
     ["E(0A000)", [f.P("", "SHOW STATE", [25])]],
     ["E(26000)", [f.B("", "missing")]],
@@ -169,7 +167,7 @@ tests("a statistics user is refused in the extended protocol too, with no effect
   assert.is(session.ask(f.P("", "SHUTDOWN"), f.B(), f.E(), f.S()), "E(42501) Z(I)");
   assert.is(session.ask(f.Q("SHUTDOWN")), "E(42501) Z(I)");
   assert.is(session.ask(f.Q("SHOW STATE; SHUTDOWN")), "E(42501) Z(I)");
-  assert.equal(session.shutdowns, []);
+  assert.equal(session.commands, []);
 });
 
 tests("a command that takes its time: nothing more is done before its outcome", () => {
@@ -209,14 +207,14 @@ tests("a command whose client leaves is given up, once", () => {
   assert.is(session.abandoned, 1);
 });
 
-tests("a shutdown is asked for once, when it is executed", () => {
+tests("a command is given once for each time it is executed", () => {
   const session = new Session();
   assert.is(session.ask(f.P("s", "SHUTDOWN WAIT_FOR_CLIENTS"), f.B("", "s"), f.S()), "1 2 Z(I)");
-  assert.equal(session.shutdowns, []);
-  assert.is(session.ask(f.B("", "s"), f.E(), f.E(), f.S()), '2 C"SHUTDOWN" C"SHUTDOWN" Z(I)');
-  assert.equal(session.shutdowns, [true]);
-  assert.is(session.ask(f.Q("SHUTDOWN")), 'C"SHUTDOWN" Z(I)');
-  assert.equal(session.shutdowns, [true, false]);
+  assert.equal(session.commands, []);
+  session.ask(f.B("", "s"), f.E(), f.E(), f.S());
+  session.conversation.settle({ refusal: null, notice: null });
+  assert.is(session.ask(), 'C"SHUTDOWN" C"SHUTDOWN" Z(I)');
+  assert.equal(session.commands, [{ kind: "shutdown", mode: "clients" }]);
 });
 
 tests("Execute with a row limit suspends the portal, and Sync ends it", () => {

@@ -504,25 +504,26 @@ test("a session whose backend ends is told so, and the next one gets another", a
   await next.end();
 });
 
-test("a worker that stops lets sessions finish their transactions, and no more", async () => {
+test("a worker that stops waits for its sessions, and lets nobody in", async () => {
   const stopping = await startPooler(postgres, {
     settings: { pool_mode: "session", default_pool_size: 3 },
   });
   try {
-    const [idle, busy, running] = await Promise.all(upTo(3).map(() => open(stopping)));
+    const [idle, busy, fresh] = await Promise.all(upTo(3).map(() => open(stopping)));
     await idle!.query("SELECT 1");
     await busy!.query("BEGIN");
-    running!.send(f.Q("SELECT pg_sleep(0.3)"));
-    await until(
-      "the query to run",
-      async () => (await postgres.backends()).some((b) => b.query.includes("pg_sleep(0.3)")),
-    );
-    stopping.signal("SIGTERM");
-    assert.is(await idle!.repliesUntilClosed(), "E(57P01) closed");
-    assert.is(await running!.repliesUntilClosed(), 'T D C"SELECT 1" Z(I) E(57P01) closed');
-    assert.is(await ask(busy!, [f.Q("SELECT 1")]), 'T D("1") C"SELECT 1" Z(T)');
-    busy!.send(f.Q("COMMIT"));
-    assert.is(await busy!.repliesUntilClosed(), 'C"COMMIT" Z(I) E(57P01) closed');
+    stopping.signal("SIGINT");
+    await until("the log", () => stopping.log().includes("got SIGINT"));
+    assert.is(await ask(idle!, [f.Q("SELECT 1")]), 'T D("1") C"SELECT 1" Z(I)');
+    // It has no server yet, and gets none.
+    fresh!.send(f.Q("SELECT 1"));
+    assert.is(await fresh!.repliesUntilClosed(), "E(57P01) closed");
+    await busy!.query("COMMIT");
+    await busy!.end();
+    assert.is(await ask(idle!, [f.Q("SELECT 2")]), 'T D("2") C"SELECT 1" Z(I)');
+    assert.is(stopping.end, null);
+    await idle!.end();
+    assert.equal(await until("its end", () => stopping.end), { code: 0, signal: null });
   } finally {
     closeAll();
     await stopping.stop();

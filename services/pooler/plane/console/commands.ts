@@ -1,6 +1,7 @@
 // Every command of the console in one table, with who may give it: the permission check and SHOW HELP
 // come from it, so that no command can be without the check its neighbours have. Pure.
 
+import type { DatabaseCommand } from "../../../../shared/console/mod.ts";
 import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
 import { featureColumns, featureRows } from "./feature_rows.ts";
 import { leaseColumns, leaseRows } from "./lease_rows.ts";
@@ -98,9 +99,9 @@ export const showTable: ReadonlyMap<string, Show> = new Map<string, Show>([
   ["mem", show(memoryColumns, memoryRows)],
   [
     "state",
-    show(columnsOf("key s, value s"), () => [
-      ["active", "yes"],
-      ["paused", "no"],
+    show(columnsOf("key s, value s"), ({ plane }) => [
+      ["active", plane.operator.paused ? "no" : "yes"],
+      ["paused", plane.operator.paused ? "yes" : "no"],
       ["suspended", "no"],
     ]),
   ],
@@ -137,6 +138,9 @@ export interface CommandRow {
     | "set"
     | "shutdown"
     | "reload"
+    | "killClient"
+    /** Of one database, or of all of them. */
+    | DatabaseCommand["kind"]
     /** Of a PostgreSQL session, not of a console; answered so that drivers work, and nothing happens. */
     | "ignored"
     /** As `ignored`, but the session's prepared statements go. */
@@ -161,15 +165,15 @@ export const commandTable: ReadonlyMap<string, CommandRow> = new Map<string, Com
   ["set", { access: "admin", does: "set", tag: "SET" }],
   ["shutdown", { access: "admin", does: "shutdown", tag: "SHUTDOWN" }],
   ["reload", { access: "admin", does: "reload", tag: "RELOAD" }],
-  ["pause", unavailable("PAUSE")],
-  ["resume", unavailable("RESUME")],
-  ["disable", unavailable("DISABLE")],
-  ["enable", unavailable("ENABLE")],
-  ["reconnect", unavailable("RECONNECT")],
-  ["kill", unavailable("KILL")],
-  ["kill_client", unavailable("KILL_CLIENT")],
+  ["pause", { access: "admin", does: "pause", tag: "PAUSE" }],
+  ["resume", { access: "admin", does: "resume", tag: "RESUME" }],
+  ["disable", { access: "admin", does: "disable", tag: "DISABLE" }],
+  ["enable", { access: "admin", does: "enable", tag: "ENABLE" }],
+  ["reconnect", { access: "admin", does: "reconnect", tag: "RECONNECT" }],
+  ["kill", { access: "admin", does: "kill", tag: "KILL" }],
+  ["kill_client", { access: "admin", does: "killClient", tag: "KILL_CLIENT" }],
   ["suspend", unavailable("SUSPEND")],
-  ["wait_close", unavailable("WAIT_CLOSE")],
+  ["wait_close", { access: "admin", does: "wait_close", tag: "WAIT_CLOSE" }],
   ["begin", ignored("BEGIN")],
   ["start", ignored("START TRANSACTION")],
   ["commit", ignored("COMMIT")],
@@ -193,9 +197,18 @@ export function helpText(): string {
   return [
     "",
     `\tSHOW ${shows.join("|")}`,
+    "\tSET key = arg",
     "\tRELOAD",
+    "\tPAUSE [<db>]",
+    "\tRESUME [<db>]",
+    "\tDISABLE <db>",
+    "\tENABLE <db>",
+    "\tRECONNECT [<db>]",
+    "\tKILL [<db>]",
+    "\tKILL_CLIENT <client_id>",
+    "\tWAIT_CLOSE [<db>]",
     "\tSHUTDOWN",
     "\tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS",
-    `Not available in this version: SHOW FDS, SET, ${missing.join(", ")}`,
+    `Not available in this version: SHOW FDS, ${missing.join(", ")}`,
   ].join("\n");
 }

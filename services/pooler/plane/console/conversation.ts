@@ -13,7 +13,7 @@ import {
   noticeResponse,
   readyForQuery,
 } from "../../../../shared/wire/mod.ts";
-import type { Command, Outcome } from "../../command.ts";
+import type { Command, Outcome } from "../../../../shared/console/mod.ts";
 import { error, type Refusal, refusals } from "../refusals.ts";
 import { BodyReader } from "./body_reader.ts";
 import { describeRows, type Formats, Output, type Row } from "./encode.ts";
@@ -25,9 +25,10 @@ export interface ConsoleHost {
   /** What a query asks for. Must have no effect. */
   plan(text: string): Plan | Refusal;
   moment(): Moment;
-  /** Called once for each execution of a command that has an effect here. */
-  shutdown(drain: boolean): void;
-  /** The same, for what ends later: by `settle()`, once. Returns the way to give up on it. */
+  /**
+   * Called once for each execution of a command for all workers. It ends later: by `settle()`, once. Returns the
+   * way to give up on it.
+   */
   command(command: Command): () => void;
   /** Called for each error that a request is answered with. */
   refused(refusal: Refusal): void;
@@ -372,9 +373,6 @@ export class Conversation {
     switch (effect.kind) {
       case "forget":
         this.#statements.clear();
-        return;
-      case "shutdown":
-        this.#host.shutdown(effect.drain);
         return;
       case "command":
         this.#abandon = this.#host.command(effect.command);

@@ -3,5 +3,6 @@
 
 export { Conversation, type End } from "./conversation.ts";
 export { adminNeeded, type Plan, planQuery } from "./plan.ts";
+export { shownId } from "./shown_id.ts";
 export { statsLine } from "./stats_rows.ts";
 export type { Moment } from "./view.ts";

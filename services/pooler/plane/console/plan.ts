@@ -2,7 +2,7 @@
 // Invariant: the permission of every statement in the text is checked before anything else about it,
 // its arguments included.
 
-import type { Command } from "../../command.ts";
+import type { Command } from "../../../../shared/console/mod.ts";
 import type { Refusal } from "../refusals.ts";
 import { allows, commandTable, helpText, sessionSettings, showTable } from "./commands.ts";
 import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
@@ -19,9 +19,7 @@ export type Effect =
   /** Prepared statements of this session are forgotten. */
   | { readonly kind: "forget" }
   /** Something that is not done here and may take its time. */
-  | { readonly kind: "command"; readonly command: Command }
-  /** The worker stops: now, or when its clients have finished what they do. */
-  | { readonly kind: "shutdown"; readonly drain: boolean };
+  | { readonly kind: "command"; readonly command: Command };
 
 export interface Plan {
   /** null = no result, so no RowDescription either. */
@@ -48,6 +46,11 @@ const noRows = () => [];
 
 function plain(tag: string | null, notice: Notice | null, effect: Effect = none): Plan {
   return { columns: null, rows: noRows, notice, effect, tag };
+}
+
+/** Something that all workers do. */
+function command(tag: string, command: Command): Plan {
+  return plain(tag, null, { kind: "command", command });
 }
 
 function result(
@@ -138,15 +141,21 @@ function planStatement(statement: readonly Token[], text: string): Plan | Refusa
     case "shutdown":
       return planShutdown(name.toUpperCase(), text);
     case "reload":
-      return argument === undefined
-        ? plain(row.tag, null, { kind: "command", command: { kind: "reload" } })
-        : invalid(text);
+      return argument === undefined ? command(row.tag, { kind: "reload" }) : invalid(text);
+    case "killClient": {
+      const client = /^[0-9]{1,15}$/.test(name) ? Number(name) : 0;
+      return client === 0
+        ? { code: "08P01", message: "invalid client pointer supplied" }
+        : command(row.tag, { kind: "kill_client", client });
+    }
     case "forgetsStatements":
       return name.toLowerCase() === "all"
         ? plain(row.tag, null, { kind: "forget" })
         : invalid(text);
     case "unavailable":
       return notAvailable(row.tag);
+    default:
+      return command(row.tag, { kind: row.does, database: name === "" ? null : name });
   }
 }
 
@@ -182,17 +191,17 @@ function planSet(statement: readonly Token[], text: string): Plan | Refusal {
     return badArguments;
   }
   if (sessionSettings.has(key.text.toLowerCase())) return plain("SET", { message: "SET ignored" });
-  return notAvailable(`SET ${key.text}`);
+  return command("SET", { kind: "set", key: key.text.toLowerCase(), value });
 }
 
 function planShutdown(mode: string, text: string): Plan | Refusal {
   switch (mode) {
     case "":
-      return plain("SHUTDOWN", null, { kind: "shutdown", drain: false });
-    // Both wait for transactions to end; none waits for idle clients, which may never leave.
+      return command("SHUTDOWN", { kind: "shutdown", mode: "now" });
     case "WAIT_FOR_SERVERS":
+      return command("SHUTDOWN", { kind: "shutdown", mode: "servers" });
     case "WAIT_FOR_CLIENTS":
-      return plain("SHUTDOWN", null, { kind: "shutdown", drain: true });
+      return command("SHUTDOWN", { kind: "shutdown", mode: "clients" });
     default:
       return invalid(text);
   }

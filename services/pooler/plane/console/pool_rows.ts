@@ -140,8 +140,8 @@ export function* databaseRows({ plane }: Moment): Generator<Row> {
       usage.servers,
       database.maxDbClientConnections ?? settings.maxDbClientConnections,
       usage.clients,
-      0,
-      0,
+      plane.operator.isPaused(database.name) ? 1 : 0,
+      plane.operator.isDisabled(database.name) ? 1 : 0,
     ];
   }
   yield [

@@ -3,6 +3,7 @@
 
 import type { SocketAddress } from "../../../../shared/sys/mod.ts";
 import { pointerText } from "../log_lines.ts";
+import { shownId } from "./shown_id.ts";
 import { columnsOf, type Row } from "./encode.ts";
 import type { ClientView, Moment, PlaneView, ServerView, StreamView } from "./view.ts";
 
@@ -95,7 +96,7 @@ function socketRow(moment: Moment, shared: Shared, detailed: boolean): Row {
     stream?.tls?.info ?? "",
     name,
     shared.prepared,
-    shared.self.id,
+    shownId(plane.seat, shared.self.id),
   ];
   if (!detailed) return row;
   const pending = stream?.pending ?? 0;

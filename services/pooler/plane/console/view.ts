@@ -152,6 +152,12 @@ export interface PlaneView {
   readonly pools: ReadonlyMap<string, PoolView>;
   readonly direct: ReadonlyMap<string, DirectView>;
   readonly notifier: { readonly listeners: Iterable<ListenerView> };
+  /** What operators have made of it. */
+  readonly operator: {
+    readonly paused: boolean;
+    isPaused(database: string): boolean;
+    isDisabled(database: string): boolean;
+  };
   readonly openServers: number;
   readonly cancels: CancelsView;
   readonly budget: {
