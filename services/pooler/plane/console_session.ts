@@ -19,7 +19,6 @@ import {
 import type { Outcome } from "../../../shared/console/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { Conversation, type Moment, type Plan, planQuery } from "./console/mod.ts";
-import { clientLabel } from "./log_lines.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { Counter } from "./stats.ts";
