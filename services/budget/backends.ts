@@ -10,6 +10,8 @@ import {
   type Config,
   type DatabaseConfig,
   lookupDatabase,
+  requiresTls,
+  serverTlsPlan,
 } from "../../shared/config/mod.ts";
 import {
   directLeaf,
@@ -19,6 +21,7 @@ import {
   type ServerLeaf,
 } from "../../shared/ledger/mod.ts";
 import { addressText, type Login, queryOnce, type ServerAddress } from "./query_client.ts";
+import type { ServerTls } from "./server_tls.ts";
 
 /** A backend as pg_stat_activity shows it. */
 export interface ShownBackend {
@@ -157,7 +160,7 @@ export async function lookAtBackends(
     if (known !== undefined) return known;
     const { user, password, dbname } = auth;
     const login = { user, password, database: dbname ?? database.dbname };
-    const answer = askServer(address, login).catch((error: Error) => {
+    const answer = askServer(address, login, tlsOf(config)).catch((error: Error) => {
       report(error);
       return error;
     });
@@ -186,15 +189,29 @@ async function addressesOf(host: string, port: number): Promise<ServerAddress[]>
   }
   if (isIP(host) !== 0) return [{ host, port }];
   try {
-    return (await lookup(host, { all: true })).map(({ address }) => ({ host: address, port }));
+    return (await lookup(host, { all: true })).map(({ address }) => ({
+      host: address,
+      port,
+      name: host,
+    }));
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code ?? "failed";
     throw new Error(`resolve "${host}": ${reason}`);
   }
 }
 
-async function askServer(address: ServerAddress, login: Login): Promise<ShownBackend[]> {
-  const rows = await queryOnce(address, login, sql, timeoutMs);
+/** As workers have it. */
+function tlsOf({ settings }: Config): ServerTls | null {
+  const plan = serverTlsPlan(settings);
+  return plan === null ? null : { plan, required: requiresTls(settings.serverTlsSslmode) };
+}
+
+async function askServer(
+  address: ServerAddress,
+  login: Login,
+  tls: ServerTls | null,
+): Promise<ShownBackend[]> {
+  const rows = await queryOnce(address, login, sql, timeoutMs, tls);
   return rows.map(([pid, database, user, age, walSender]) => ({
     pid: Number(pid),
     database: database ?? null,

@@ -1,5 +1,5 @@
 // One query on a connection of its own to PostgreSQL: connect, log in (trust, password, md5,
-// SCRAM-SHA-256), ask, read the rows, leave. Not a driver: no TLS, no parameters, text only.
+// SCRAM-SHA-256), ask, read the rows, leave. Not a driver: no parameters, text only.
 // Invariants: it ends within its time, whatever the server does; the socket is closed when it has
 // ended; no password is in an error.
 
@@ -22,11 +22,14 @@ import {
   startupPacket,
   terminateMessage,
 } from "../../shared/wire/mod.ts";
+import { secured, type ServerTls } from "./server_tls.ts";
 
 /** A numeric address, or the path of a unix socket with the port 0. */
 export interface ServerAddress {
   readonly host: string;
   readonly port: number;
+  /** As the configuration has it, for a certificate to be checked; default: the address. */
+  readonly name?: string;
 }
 
 export interface Login {
@@ -54,11 +57,12 @@ export function queryOnce(
   login: Login,
   sql: string,
   timeoutMs: number,
+  tls: ServerTls | null = null,
 ): Promise<Row[]> {
   return new Promise((resolve, reject) => {
     const what = `ask PostgreSQL at ${addressText(address)}`;
     const { host, port } = address;
-    const socket = connect(port === 0 ? { path: unixPath(host) } : { host, port });
+    let socket = connect(port === 0 ? { path: unixPath(host) } : { host, port });
     const conversation = new Conversation(login, sql, (bytes) => socket.write(bytes));
     const end = (settle: () => void): void => {
       clearTimeout(timer);
@@ -69,15 +73,32 @@ export function queryOnce(
     };
     const fail = (reason: string): void => end(() => reject(new Error(`${what}: ${reason}`)));
     const timer = setTimeout(() => fail(`no answer in ${timeoutMs} ms`), timeoutMs);
-    socket.on("connect", () => socket.write(conversation.hello()));
-    socket.on("error", (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
-    socket.on("close", () => fail("connection was closed"));
-    socket.on("data", (bytes: Uint8Array) => {
-      conversation.onBytes(bytes).then((rows) => {
-        if (rows === null) return;
-        socket.write(terminateMessage());
-        end(() => resolve(rows));
-      }, (error) => fail((error as Error).message));
+    const watch = () => {
+      socket.on("error", (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
+      socket.on("close", () => fail("connection was closed"));
+    };
+    const converse = () => {
+      socket.on("data", (bytes: Uint8Array) => {
+        conversation.onBytes(bytes).then((rows) => {
+          if (rows === null) return;
+          socket.write(terminateMessage());
+          end(() => resolve(rows));
+        }, (error) => fail((error as Error).message));
+      });
+      socket.write(conversation.hello());
+    };
+    watch();
+    socket.on("connect", () => {
+      if (tls === null || port === 0) return converse();
+      // Why a handshake failed is told after the connection has gone.
+      socket.removeAllListeners("close");
+      secured(socket, address.name ?? host, tls).then((secure) => {
+        socket.removeAllListeners("error");
+        socket.on("error", () => {});
+        socket = secure;
+        watch();
+        converse();
+      }, (error: Error) => fail(error.message));
     });
   });
 }
