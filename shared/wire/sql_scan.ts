@@ -16,6 +16,7 @@ import {
   nextToken,
   quotedEnd,
   same,
+  skipStatement,
   spaceStart,
   tagEnd,
   tokenEnd,
@@ -293,8 +294,7 @@ export function unlistens(bytes: Uint8Array, from: number, to: number): string[]
       const name = channelAt(bytes, blankEnd(bytes, end, to), to);
       if (name !== "") names.push(name);
     }
-    while (at < to && bytes[at] !== 0x3b) at = nextToken(bytes, at, to);
-    at++;
+    at = skipStatement(bytes, at, to);
   }
   return names;
 }

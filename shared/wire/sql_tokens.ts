@@ -189,3 +189,9 @@ export function tokenEnd(bytes: Uint8Array, at: number, to: number): number {
 export function nextToken(bytes: Uint8Array, at: number, to: number): number {
   return blankEnd(bytes, tokenEnd(bytes, at, to), to);
 }
+
+/** Where the statement behind the one at `at` begins. */
+export function skipStatement(bytes: Uint8Array, at: number, to: number): number {
+  while (at < to && bytes[at] !== 0x3b) at = nextToken(bytes, at, to);
+  return at < to ? at + 1 : to;
+}

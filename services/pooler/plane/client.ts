@@ -497,7 +497,7 @@ export class ClientSession implements StreamOwner, Waiter {
               } else if (entry !== null) {
                 outlet.pass(run, at);
                 run = at;
-                const statement = plane.prepared.prepare(this, server, entry);
+                const statement = plane.prepared.bound(this, server, entry);
                 if (statement === null) {
                   keep = false;
                   break;

@@ -3,15 +3,15 @@
 // what goes to the server, in place of the client's message or before it; the caller has passed on what
 // came before. The tables themselves are statements.ts; what a server's error undoes is its journal.
 
-import { Buffer } from "node:buffer";
 import {
   Backend,
   bindMessage,
   closeMessage,
+  concatBytes,
   Frontend,
   message,
+  namedStatements,
   parseMessage,
-  queryMessage,
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
@@ -23,24 +23,31 @@ import type { ServerConnection } from "./server.ts";
 import { nameOverhead, statementOverhead } from "./statement_memory.ts";
 import { type Statement, type StatementName, StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
+import { Tag } from "./tags.ts";
+import { noNames } from "./text_names.ts";
 
 /** Fails with 26000 on any server; stands for a message that is known to fail. */
 export const failingBind = bindMessage("", "PGWEIR_none");
 const trialName = new TextEncoder().encode("PGWEIR_trial\0");
 const trialClose = closeMessage("S", "PGWEIR_trial");
 /** Succeeds and fails where a DEALLOCATE of what is there would, with its tag behind one of PREPARE. */
-const stubDeallocate = queryMessage(
+const playedDeallocate = new TextEncoder().encode(
   'PREPARE "PGWEIR_played" AS SELECT 1;DEALLOCATE "PGWEIR_played"',
 );
 const stubClose = closeMessage("S", "PGWEIR_stub");
 const stubParse = parseMessage("PGWEIR_stub", "SELECT 1");
 const stubDrop = parseMessage("", 'DEALLOCATE "PGWEIR_stub"');
+const dropName = new TextEncoder().encode("PGWEIR_drop\0");
+const dropClose = closeMessage("S", "PGWEIR_drop");
+const dropParse = parseMessage("PGWEIR_drop", 'DEALLOCATE "PGWEIR_stub"');
 const ownPrefix = new TextEncoder().encode("PGWEIR_");
 const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
 const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 const noSuchStatement = "26000";
 const decoder = new TextDecoder();
-const deallocateMax = 1000;
+
+/** What a Bind is sent with, and what it may do. */
+type Bound = Pick<Statement, "name" | "flags" | "inText">;
 
 export class Prepared {
   readonly #plane: Plane;
@@ -241,25 +248,49 @@ export class Prepared {
 
   /** An unnamed Parse whose text is DEALLOCATE of a client's name: what it drops when executed is a stub. */
   parseDeallocate(names: StatementNames, server: ServerConnection, name: StatementName): void {
-    const { outlet } = this.#plane;
-    const { requests, journal } = server;
-    outlet.put(stubClose);
-    requests.push(Request.ownClose);
-    journal.record(null, null, null, null);
-    outlet.put(stubParse);
-    requests.push(Request.ownParse);
-    journal.record(null, null, null, null);
-    outlet.put(stubDrop);
-    requests.push(Request.parseNamed);
+    this.#putStub(server);
+    this.#plane.outlet.put(stubDrop);
+    server.requests.push(Request.parseNamed);
     names.remove(name);
-    journal.record(null, null, null, name);
+    server.journal.record(null, null, null, name);
   }
 
-  /** A query that is DEALLOCATE of a client's name, alone: the statement stays, for others. */
-  deallocate(server: ServerConnection, name: StatementName): void {
-    this.#plane.outlet.put(stubDeallocate);
+  /**
+   * The server-side name for a Bind of the client's statement `name`, which is prepared if need be; null: it can't
+   * be. One that is itself DEALLOCATE of a client's name drops a stub in its place.
+   */
+  bound(client: ClientSession, server: ServerConnection, name: StatementName): Bound | null {
+    const { deallocates } = name.statement;
+    const { names } = client;
+    const dropped = deallocates === null
+      ? null
+      : names?.get(deallocates, 0, deallocates.length) ?? null;
+    if (dropped === null || names === null) return this.prepare(client, server, name);
+    this.#putStub(server);
+    this.#putOwn(server, dropClose, Request.ownClose);
+    this.#plane.outlet.put(dropParse);
+    server.requests.push(Request.ownParse);
+    names.remove(dropped);
+    server.journal.record(null, null, null, dropped);
+    return { name: dropName, flags: 0, inText: noNames };
+  }
+
+  #putStub(server: ServerConnection): void {
+    this.#putOwn(server, stubClose, Request.ownClose);
+    this.#putOwn(server, stubParse, Request.ownParse);
+  }
+
+  #putOwn({ requests, journal }: ServerConnection, bytes: Uint8Array, code: number): void {
+    this.#plane.outlet.put(bytes);
+    requests.push(code);
+    journal.record(null, null, null, null);
+  }
+
+  /** A query with DEALLOCATEs of the client's names in it that are played: the statements stay, for others. */
+  deallocate(server: ServerConnection, { text, tags }: Played): void {
+    this.#plane.outlet.put(message(Frontend.query, text));
     server.requests.push(Request.query);
-    server.deallocating = name;
+    server.deallocating = tags;
     // What it leaves is known when it is answered.
     server.mayDiscard = true;
   }
@@ -305,27 +336,58 @@ export class Prepared {
   }
 }
 
-const blank = "(?:\\s|--[^\\n]*(?:\\n|$)|/\\*[^]*?\\*/)";
-const identifier = '(?:"((?:[^"]|"")+)"|([a-z_\\x80-\\xff][\\w$\\x80-\\xff]*))';
-const deallocateOne = new RegExp(
-  `^${blank}*deallocate${blank}+(?:prepare${blank}+)?${identifier}(?:;|${blank})*$`,
-  "i",
-);
+/** A text in which DEALLOCATE of names that only the pooler knows are played. */
+interface Played {
+  readonly text: Uint8Array;
+  readonly tags: DeallocateTags;
+}
 
-/** The client's statement that the text [from, to) is a DEALLOCATE of; null if it is something else. */
-export function deallocated(
+/** What the tags of a query with played DEALLOCATEs mean. */
+export class DeallocateTags {
+  /** Of each tag PREPARE that is to come: null = the client's own, else the name that a DEALLOCATE then drops. */
+  readonly #prepares: (StatementName | null)[];
+  #next: StatementName | null = null;
+
+  constructor(prepares: (StatementName | null)[]) {
+    this.#prepares = prepares;
+  }
+
+  /** Whether the client is to see this tag. */
+  take(tag: Tag, names: StatementNames | null): boolean {
+    if (this.#next !== null) {
+      names?.remove(this.#next);
+      this.#next = null;
+      return true;
+    }
+    if (tag !== Tag.prepare) return true;
+    this.#next = this.#prepares.shift() ?? null;
+    return this.#next === null;
+  }
+}
+
+/** The text [from, to), a zero behind it, with DEALLOCATEs of these names played; null: there are none. */
+export function played(
   names: StatementNames,
   bytes: Uint8Array,
   from: number,
   to: number,
-): StatementName | null {
-  if (to - from > deallocateMax) return null;
-  const text = Buffer.from(bytes.subarray(from, to)).toString("latin1");
-  const [, quoted, plain] = deallocateOne.exec(text) ?? [];
-  const name = quoted?.replaceAll('""', '"') ?? plain?.toLowerCase();
-  if (name === undefined) return null;
-  const wanted = Buffer.from(name, "latin1");
-  return names.get(wanted, 0, wanted.length);
+): Played | null {
+  const prepares: (StatementName | null)[] = [];
+  const parts: Uint8Array[] = [];
+  let at = from;
+  for (const statement of namedStatements(bytes, from, to)) {
+    const { deallocated } = statement;
+    const name = deallocated === null ? null : names.get(deallocated, 0, deallocated.length);
+    // A name that is gone by then is not there for the server, either.
+    const isPlayed = name !== null && !prepares.includes(name);
+    if (isPlayed || deallocated === null) prepares.push(name);
+    if (!isPlayed) continue;
+    parts.push(bytes.slice(at, statement.from), playedDeallocate);
+    at = statement.to;
+  }
+  if (parts.length === 0) return null;
+  const text = concatBytes(...parts, bytes.subarray(at, to + 1));
+  return { text, tags: new DeallocateTags(prepares) };
 }
 
 /** Tells a client's statements from those of others for whom the same text may mean something else. */

@@ -22,6 +22,7 @@ import { dial, type DialOwner, isSocketDir } from "./dial.ts";
 import { type Failure, Journal } from "./journal.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
+import type { DeallocateTags } from "./prepared.ts";
 import { error, type Refusal, refusals } from "./refusals.ts";
 import { Request, Requests } from "./requests.ts";
 import { Residue } from "./residue.ts";
@@ -29,7 +30,7 @@ import { ServerLogin } from "./server_login.ts";
 import type { OwnQuery, ServerConsumer, ServerOwner } from "./server_owner.ts";
 import { isStatus, moved, ServerState, statusFailed, statusIdle } from "./server_state.ts";
 import { SessionSettings } from "./session_settings.ts";
-import { PreparedOnServer, type StatementName } from "./statements.ts";
+import { PreparedOnServer } from "./statements.ts";
 import { Counter } from "./stats.ts";
 import { onTag } from "./tag_effects.ts";
 import { Tag, tagOf } from "./tags.ts";
@@ -75,8 +76,8 @@ export class ServerConnection implements DialOwner {
   copyIn = false;
   /** A query that is not answered yet may drop the prepared statements. */
   mayDiscard = false;
-  /** The name that a DEALLOCATE which runs takes away from the client. */
-  deallocating: StatementName | null = null;
+  /** Of a query that runs in which DEALLOCATEs are played. */
+  deallocating: DeallocateTags | null = null;
 
   processId = 0;
   secret: Uint8Array | null = null;
@@ -505,8 +506,9 @@ export class ServerConnection implements DialOwner {
           if (whole) {
             const tag = tagOf(bytes, at + 5, next);
             if (own) this.#onOwnTag(tag);
-            else if (this.deallocating !== null) keep = this.#onDeallocating(tag);
-            else if (tag !== Tag.other) onTag(this, tag);
+            else if (this.deallocating?.take(tag, this.client?.names ?? null) === false) {
+              keep = false;
+            } else if (tag !== Tag.other) onTag(this, tag);
           }
           break;
         case Backend.emptyQuery:
@@ -752,14 +754,6 @@ export class ServerConnection implements DialOwner {
   /** Whether requests that are not answered yet may change what prepared statements there are. */
   get isUnsure(): boolean {
     return this.mayDiscard || this.residue.maySet || this.journal.hasOpenGroups;
-  }
-
-  /** The two tags of a DEALLOCATE that is played; the client sees only its own. */
-  #onDeallocating(tag: Tag): boolean {
-    if (tag === Tag.prepare) return false;
-    if (this.deallocating !== null) this.client?.names?.remove(this.deallocating);
-    this.deallocating = null;
-    return true;
   }
 
   /** What a query of the pooler's did to the prepared statements; nobody has any by a name of SQL. */

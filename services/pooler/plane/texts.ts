@@ -3,15 +3,19 @@
 // (warn_session_features), and DEALLOCATE of a name that only the pooler knows is played. Cold: most texts
 // have no flags.
 
-import { noticeResponse, queryMessage, SqlFlag } from "../../../shared/wire/mod.ts";
+import {
+  namedStatements,
+  noticeResponse,
+  queryMessage,
+  SqlFlag,
+} from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import type { Plane } from "./plane.ts";
-import { deallocated, zeroAt } from "./prepared.ts";
+import { played, zeroAt } from "./prepared.ts";
 import type { Refusal } from "./refusals.ts";
 import { Request } from "./requests.ts";
 import { anything } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
-import type { StatementName, StatementNames } from "./statements.ts";
 import { namesIn, noNames, type TextNames } from "./text_names.ts";
 
 interface Feature {
@@ -122,15 +126,16 @@ export class Texts {
       server.requests.push(Request.query);
       return Verdict.replaced;
     }
-    const name = this.#deallocated(client, flags, at + 5, next - 1);
-    if (name !== null) {
-      if (server.requests.cycles > 0) return Verdict.wait;
-      outlet.pass(run, at);
-      prepared.deallocate(server, name);
-      return Verdict.replaced;
-    }
+    const { names } = client;
+    const found = (flags & SqlFlag.discards) === 0 || flags === anything || names === null
+      ? null
+      : played(names, arena.bytes, at + 5, next - 1);
+    if (found !== null && server.requests.cycles > 0) return Verdict.wait;
     this.expect(client, server, flags, namesIn(arena.bytes, at + 5, next - 1, flags));
-    return Verdict.pass;
+    if (found === null) return Verdict.pass;
+    outlet.pass(run, at);
+    prepared.deallocate(server, found);
+    return Verdict.replaced;
   }
 
   /** The Parse at [at, next) that goes as it is, with flags. */
@@ -158,25 +163,20 @@ export class Texts {
       // Which names there are may depend on what is not answered yet.
       if (server.requests.cycles > 0 && server.isUnsure) return Verdict.wait;
     }
-    const name = this.#deallocated(client, flags, from, to);
-    if (name === null) return Verdict.pass;
+    const { names } = client;
+    const deallocated = (flags & SqlFlag.discards) === 0 || names === null
+      ? null
+      : namedStatements(arena.bytes, from, to)[0]?.deallocated ?? null;
+    const name = deallocated === null
+      ? null
+      : names?.get(deallocated, 0, deallocated.length) ?? null;
+    if (name === null || names === null) return Verdict.pass;
     outlet.pass(run, at);
-    prepared.parseDeallocate(client.names as StatementNames, server, name);
+    prepared.parseDeallocate(names, server, name);
     server.unnamedOwner = client;
     server.unnamedFlags = 0;
     client.unnamedOn = server;
     return Verdict.replaced;
-  }
-
-  /** The client's statement that the text [from, to) is a DEALLOCATE of; null if it is something else. */
-  #deallocated(
-    { names }: ClientSession,
-    flags: number,
-    from: number,
-    to: number,
-  ): StatementName | null {
-    if ((flags & SqlFlag.discards) === 0 || flags === anything || names === null) return null;
-    return deallocated(names, this.#plane.arena.bytes, from, to);
   }
 
   /** Why a text is refused, or null. */
