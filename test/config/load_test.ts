@@ -241,8 +241,8 @@ const verdicts: readonly (readonly [string, string])[] = [
     `error max_user_connections: "-1" is not a whole number from 0 to 2147483647`,
   ],
   [
-    "disable_pqexec = 1",
-    `error disable_pqexec = "1" is not supported: this version cannot do this: leave it out`,
+    "resolv_conf = /r",
+    `error resolv_conf = "/r" is not supported: names are resolved as the system does`,
   ],
   ["logfile = /var/log/p.log\npidfile = /run/p.pid\nuser = nobody\nunix_socket_group = g", ""],
   ["syslog = 1\nsyslog_facility = LOCAL3\nsyslog_ident = p", ""],
@@ -442,9 +442,9 @@ test("loadConfig() keeps earlier settings when [pgbouncer] is opened again, and 
 });
 
 test("loadConfig() judges the last value when a setting stands twice", () => {
-  const { config, warnings } = load(iniWith("disable_pqexec = 1\ndisable_pqexec = 0"));
-  assert.is(config?.settings.disablePqexec, false);
-  assert.is(lines(warnings)[0], `6: "disable_pqexec" stood in line 5 already, this line wins`);
+  const { config, warnings } = load(iniWith("resolv_conf = /r\nresolv_conf ="));
+  assert.is(config?.settings.resolvConf, "");
+  assert.is(lines(warnings)[0], `6: "resolv_conf" stood in line 5 already, this line wins`);
 });
 
 test("loadConfig() warns when nobody can connect or log in", () => {

@@ -436,6 +436,7 @@ export class ClientSession implements StreamOwner, Waiter {
         } else {
           switch (type) {
             case Frontend.query: {
+              if (plane.settings.disablePqexec) return this.#refuse(refusals.noPqexec, run, at);
               if (next > end && length < TAIL_MAX) return this.#wait(server, run, at, end);
               const flags = next > end
                 ? anything

@@ -172,6 +172,11 @@ export const refusals = {
     message: "unsupported startup parameter: idle_session_timeout",
     hint: "Use pool_mode = session, or add it to ignore_startup_parameters",
   },
+  noPqexec: {
+    code: "0A000",
+    message: "PQexec disallowed",
+    hint: "Use the extended query protocol: disable_pqexec is set",
+  },
   unknownPacket: { code: "08P01", message: "unknown pkt" },
   packetTooLarge: { code: "54000", message: "packet too large (max_packet_size)" },
   statementTooLarge: {
