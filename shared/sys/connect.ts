@@ -17,14 +17,19 @@ import {
   SOCK_STREAM,
 } from "./libc.ts";
 import { NativeBuffer } from "./native_buffer.ts";
+import { setBuffers } from "./options.ts";
 
 const address = new NativeBuffer(ADDRESS_BYTES);
 
-/** `host` is numeric. A descriptor that is connecting, or -errno (-EINVAL: no address). */
-export function connectTcp(host: string, port: number): number {
+/**
+ * `host` is numeric; `bufferBytes`: see setBuffers(), 0 = as the system has it. A descriptor that is connecting, or
+ * -errno (-EINVAL: no address).
+ */
+export function connectTcp(host: string, port: number, bufferBytes = 0): number {
   const addressBytes = writeInetAddress(address.bytes, host, port);
   if (addressBytes === null) return -Errno.EINVAL;
-  return connect(address.bytes[0] === AF_INET ? AF_INET : AF_INET6, addressBytes);
+  const family = address.bytes[0] === AF_INET ? AF_INET : AF_INET6;
+  return connect(family, addressBytes, bufferBytes);
 }
 
 /**
@@ -35,12 +40,13 @@ export function connectTcp(host: string, port: number): number {
 export function connectUnix(path: string): number {
   const addressBytes = writeUnixAddress(address.bytes, path);
   if (addressBytes === null) return -Errno.ENAMETOOLONG;
-  return connect(AF_UNIX, addressBytes);
+  return connect(AF_UNIX, addressBytes, 0);
 }
 
-function connect(family: number, addressBytes: number): number {
+function connect(family: number, addressBytes: number, bufferBytes: number): number {
   const fd = libc.socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -lastErrno();
+  if (bufferBytes > 0) setBuffers(fd, bufferBytes);
   if (libc.connect(fd, address.pointer, addressBytes) === 0) return fd;
   const errno = lastErrno();
   // EINTR: the connection goes on being made, as with EINPROGRESS.

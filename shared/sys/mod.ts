@@ -45,6 +45,8 @@ export {
   peerAddress,
   type PeerCredentials,
   peerCredentials,
+  setBuffers,
+  setDeferAccept,
   setKeepAlive,
   setNoDelay,
 } from "./options.ts";

@@ -13,7 +13,10 @@ import {
   SO_ERROR,
   SO_KEEPALIVE,
   SO_PEERCRED,
+  SO_RCVBUF,
+  SO_SNDBUF,
   SOL_SOCKET,
+  TCP_DEFER_ACCEPT,
   TCP_KEEPCNT,
   TCP_KEEPIDLE,
   TCP_KEEPINTVL,
@@ -79,6 +82,20 @@ export function setKeepAlive(fd: number, settings: KeepAlive): void {
   if (intervalS > 0) setOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, intervalS);
   if (count > 0) setOption(fd, IPPROTO_TCP, TCP_KEEPCNT, count);
   if (userTimeoutMs > 0) setOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, userTimeoutMs);
+}
+
+/**
+ * How much the kernel holds for a socket, each way, in bytes; it allows itself twice as much, and no more than
+ * the system's limit. The window of a connection follows only if it is set before connect() or listen().
+ */
+export function setBuffers(fd: number, bytes: number): void {
+  setOption(fd, SOL_SOCKET, SO_SNDBUF, bytes);
+  setOption(fd, SOL_SOCKET, SO_RCVBUF, bytes);
+}
+
+/** Accepts a connection when data has come, or after about so many seconds; 0 = at once. TCP only. */
+export function setDeferAccept(fd: number, seconds: number): void {
+  setOption(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, seconds);
 }
 
 /** The other end's address. Throws SysError ENOTCONN when the peer is gone already. */

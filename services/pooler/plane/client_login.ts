@@ -12,7 +12,7 @@ import {
   matchHba,
   poolModeFor,
 } from "../../../shared/config/mod.ts";
-import { peerCredentials, SysError } from "../../../shared/sys/mod.ts";
+import { type PeerCredentials, peerCredentials, SysError } from "../../../shared/sys/mod.ts";
 import {
   authenticationCleartext,
   authenticationMd5,
@@ -236,7 +236,7 @@ export class ClientLogin {
     this.#startup = startup;
     client.user = packet.user;
     client.database = packet.database;
-    client.parameters = startup.parameters;
+    client.parameters = this.#named(startup);
     if (plane.stopping) {
       this.#refuse(refusals.shuttingDown);
       return;
@@ -251,6 +251,24 @@ export class ClientLogin {
       return;
     }
     this.#begin(startup);
+  }
+
+  /** What it asks for, with where it comes from in its application_name. */
+  #named({ parameters, parameterRefusal, replication }: Startup): ParameterSet {
+    const { plane, address } = this.#client;
+    const { settings, tracker } = plane;
+    // A replication client's is the name of a standby.
+    const isPlain = replication === null && parameterRefusal === null;
+    if (!settings.applicationNameAddHost || !isPlain) return parameters;
+    const index = tracker.applicationName;
+    const name = parameters.values[index] ?? "app";
+    const { host, port } = address;
+    const from = this.#unixSocket
+      ? `unix(${this.#peer?.pid ?? 0}):${settings.listenPort}`
+      : host.includes(":")
+      ? `[${host}]:${port}`
+      : `${host}:${port}`;
+    return tracker.with(parameters, index, `${name} - ${from}`);
   }
 
   /**
@@ -299,7 +317,7 @@ export class ClientLogin {
     const plane = client.plane;
     const { authType } = plane.settings;
     this.#isOwner = isConsole(client.database) && client.user === ownerName &&
-      this.#peerUid() === process.geteuid?.();
+      this.#peer?.uid === process.geteuid?.();
     if (this.#isOwner || authType === "any") {
       this.#proven();
       return;
@@ -410,11 +428,11 @@ export class ClientLogin {
     }
   }
 
-  /** The user id at the other end of a unix socket. */
-  #peerUid(): number | null {
+  /** Who is at the other end of a unix socket. */
+  get #peer(): PeerCredentials | null {
     if (!this.#unixSocket) return null;
     try {
-      return peerCredentials(this.#client.stream.fd)?.uid ?? null;
+      return peerCredentials(this.#client.stream.fd);
     } catch (error) {
       if (!(error instanceof SysError)) throw error;
       return null;
@@ -428,7 +446,7 @@ export class ClientLogin {
   }
 
   #checkPeer(credential: Credential | null): void {
-    const uid = this.#peerUid();
+    const uid = this.#peer?.uid ?? null;
     if (uid === null || credential === null) {
       this.#refuse(refusals.peerFailed);
       return;

@@ -57,7 +57,7 @@ export function dial(plane: Plane, target: ServerTarget, owner: DialOwner): Stre
     const fd = connectUnix(`${address}/.s.PGSQL.${port}`);
     return fd < 0 ? fd : new Stream(plane.reactor, fd, owner, true);
   }
-  const fd = connectTcp(address, port);
+  const fd = connectTcp(address, port, plane.settings.tcpSocketBuffer);
   if (fd < 0) return fd;
   setNoDelay(fd);
   plane.keepAlive(fd);

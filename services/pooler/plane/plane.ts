@@ -28,6 +28,8 @@ import {
   listenUnix,
   raiseFileLimit,
   Reactor,
+  setBuffers,
+  setDeferAccept,
   setKeepAlive,
   setNoDelay,
   unlinkUnix,
@@ -62,10 +64,13 @@ import { Texts } from "./texts.ts";
 import { Timeouts } from "./timeouts.ts";
 import { PlaneTls } from "./tls.ts";
 import { TransactionEnd } from "./transaction_end.ts";
+import { isAutomatic, UnusedPools } from "./unused_pools.ts";
 import { UserLookups } from "./user_lookup.ts";
 
 const sweepMs = 100;
 const acceptsPerEvent = 64;
+/** How long a client that has sent nothing is kept from us by the kernel, as in PgBouncer. */
+const deferAcceptS = 45;
 /** The listener tells so seldom that it rests. */
 const pauseLogMs = 10_000;
 /** A worker's cancel keys have 16 random bits. */
@@ -106,6 +111,8 @@ export class Plane {
   /** Oldest first. */
   readonly loggingIn = new Set<ClientSession>();
   readonly pools = new Map<string, Pool>();
+  /** What pools that are forgotten had counted, by database. */
+  readonly formerStats = new Map<string, PoolStats>();
   /** Server connections outside of pools, by database and user. */
   readonly direct = new Map<string, DirectSlots>();
   /** Logged-in clients by the process id of their cancel key. */
@@ -124,6 +131,7 @@ export class Plane {
   readonly #addresses = new Map<string, { addresses: readonly string[]; until: number }>();
   readonly #descriptors: Descriptors;
   readonly #timeouts: Timeouts;
+  readonly #unusedPools = new UnusedPools(this);
   readonly #limitsDivided: boolean;
   /** max_db_client_connections and max_user_client_connections, by leaf. */
   readonly #gates = new Map<string, ClientGate>();
@@ -223,9 +231,7 @@ export class Plane {
         backlog: listenBacklog,
         reusePort: this.#sharesPort,
       });
-      // Accepted sockets inherit these on Linux.
-      setNoDelay(fd);
-      this.keepAlive(fd);
+      this.tuneListener(fd);
       this.#listeners.push(new Listener(this, fd, null));
       addresses.push(host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`);
     }
@@ -421,6 +427,31 @@ export class Plane {
     return { password: credential?.password ?? null, credential };
   }
 
+  /** Ends a pool that nobody uses, with all that is kept for it. */
+  forget(key: string, reason: string): void {
+    const pool = this.pools.get(key) as Pool;
+    const { name } = pool.database;
+    this.pools.delete(key);
+    pool.outdate(reason);
+    pool.retire();
+    const slots = this.direct.get(key);
+    if (slots !== undefined) {
+      this.direct.delete(key);
+      this.budget.retire(slots.lease);
+    }
+    const former = this.formerStats.get(name) ?? new PoolStats();
+    former.absorb(pool.stats);
+    this.formerStats.set(name, former);
+    const isLast = [...this.pools.values()].every(({ database }) => database.name !== name);
+    if (!isLast || !isAutomatic(this.config, name)) return;
+    this.formerStats.delete(name);
+    const leaf = clientsDbLeaf(name);
+    const gate = this.#gates.get(leaf);
+    if (gate === undefined) return;
+    this.#gates.delete(leaf);
+    this.budget.retire(gate.lease);
+  }
+
   // --- servers
 
   directSlots(database: string, user: string): DirectSlots {
@@ -428,6 +459,15 @@ export class Plane {
     let slots = this.direct.get(key);
     if (slots === undefined) this.direct.set(key, slots = new DirectSlots(this, database, user));
     return slots;
+  }
+
+  /** What the sockets of clients inherit from the one that listens, on Linux, and how it accepts them. */
+  tuneListener(fd: number): void {
+    const { tcpSocketBuffer, tcpDeferAccept } = this.settings;
+    setNoDelay(fd);
+    this.keepAlive(fd);
+    if (tcpSocketBuffer > 0) setBuffers(fd, tcpSocketBuffer);
+    setDeferAccept(fd, tcpDeferAccept ? deferAcceptS : 0);
   }
 
   keepAlive(fd: number): void {
@@ -486,6 +526,7 @@ export class Plane {
     this.#timeouts.sweep(now);
     if (thorough) this.#openStanding();
     for (const pool of this.pools.values()) pool.sweep(now, thorough);
+    this.#unusedPools.sweep(now);
     this.notifier.sweep(now);
     this.budget.sweep(now);
     this.#tellBackends();
@@ -504,6 +545,7 @@ export class Plane {
     const period = this.settings.statsPeriodMs;
     if (period > 0 && now - this.#lastPeriodAt >= period) {
       const all = [...this.pools.values()].map((pool) => pool.stats);
+      all.push(...this.formerStats.values());
       for (const stats of [...all, this.consoleStats]) stats.endPeriod(now - this.#lastPeriodAt);
       this.#lastPeriodAt = now;
       if (this.settings.logStats) this.control.log("info", statsLine(all));
@@ -613,7 +655,7 @@ class Listener implements EventSource {
 
   /** Sockets of clients that come from now on inherit what is set here. */
   onConfig(): void {
-    if (!this.#closed && this.#path === null) this.#plane.keepAlive(this.#fd);
+    if (!this.#closed && this.#path === null) this.#plane.tuneListener(this.#fd);
   }
 
   resume(): void {

@@ -385,7 +385,7 @@ export class Pool implements LeaseOwner, SlotHolder {
   /** Opens what is missing of min_pool_size, all at once; of failing servers one, to see whether they do. */
   #warm(now: number): void {
     const { lease, plane } = this;
-    const missing = this.#minimum - this.servers.size;
+    const missing = this.minimum - this.servers.size;
     if (missing <= 0 || now < this.#coldUntil || plane.stopping) return;
     const demand = this.servers.size + missing;
     // Asked for, and not to be had: others need it more.
@@ -397,7 +397,7 @@ export class Pool implements LeaseOwner, SlotHolder {
   }
 
   /** How many servers are kept, whether they are needed or not. */
-  get #minimum(): number {
+  get minimum(): number {
     const { config, seat } = this.plane;
     const minimum = minPoolSizeFor(config, this.database, this.user);
     if (minimum === 0 || (this.clients === 0 && !this.#isStanding)) return 0;
@@ -407,9 +407,10 @@ export class Pool implements LeaseOwner, SlotHolder {
 
   /** Whether it is kept up without any client: its user is the database's, and it can log in by itself. */
   get #isStanding(): boolean {
-    if (this.user !== this.database.user) return false;
+    const { name, user } = this.database;
+    if (this.user !== user || !this.plane.config.databases.has(name)) return false;
     const { password, credential } = this;
-    return password !== null || credential === null || credential.md5 !== null ||
+    return password !== null || credential === null || credential.scram === null ||
       credential.scramKeys !== null;
   }
 
@@ -747,7 +748,7 @@ export class Pool implements LeaseOwner, SlotHolder {
 
   #sweepServers(now: number): void {
     const { serverIdleTimeoutMs } = this.plane.settings;
-    const minimum = this.#minimum;
+    const minimum = this.minimum;
     for (const server of [...this.servers]) {
       if (server.login !== null) {
         server.login.checkTime(now);

@@ -27,6 +27,14 @@ export class PoolStats {
   readonly #previous = new Float64Array(counterCount);
   readonly averages = new Float64Array(counterCount);
 
+  /** Takes over what another has counted, as if it had counted it itself. */
+  absorb(other: PoolStats): void {
+    for (let i = 0; i < counterCount; i++) {
+      this.totals[i]! += other.totals[i]!;
+      this.#previous[i]! += other.#previous[i]!;
+    }
+  }
+
   /** Closes a period of `periodMs`. Averages: counts per second, times per item. */
   endPeriod(periodMs: number): void {
     const delta = (index: number) => this.totals[index]! - this.#previous[index]!;

@@ -104,6 +104,7 @@ export interface FakePlane extends Writable<PlaneView> {
     inFlight(): Iterable<{ server: ServerView; requests: number }>;
     queued(): Iterable<ServerView>;
   };
+  formerStats: Map<string, PoolStats>;
   hosts: Map<string, { addresses: readonly string[]; until: number }>;
 }
 
@@ -143,6 +144,7 @@ export function fakePlane(
     budget: { silentMs: 250, leases: [] },
     consoleStats: new PoolStats(),
     tracker: { indexOf: (name) => name === "application_name" ? 0 : -1 },
+    formerStats: new Map(),
     hosts: new Map(),
     share: (limit) => Math.max(1, Math.floor(limit / count)),
   };

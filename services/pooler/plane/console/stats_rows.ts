@@ -97,6 +97,11 @@ function byDatabase(plane: PlaneView): Map<string, PoolStats[]> {
     if (known === undefined) databases.set(database.name, [stats]);
     else known.push(stats);
   }
+  for (const [name, stats] of plane.formerStats) {
+    const known = databases.get(name);
+    if (known === undefined) databases.set(name, [stats]);
+    else known.push(stats);
+  }
   databases.set(CONSOLE_DATABASE, [plane.consoleStats]);
   return databases;
 }
@@ -115,6 +120,7 @@ export function* statsRows(
 /** All pools as one. The console is left out: its commands take no time, and would lower the averages. */
 export function* totalsRows(plane: PlaneView): Generator<Row> {
   const all = [...plane.pools.values()].map(({ stats }) => stats);
+  all.push(...plane.formerStats.values());
   const totals = shownValues(sumOfTotals(all));
   const averages = shownValues(jointAverages(all));
   for (const [index, name] of rowNames.entries()) yield [`total_${name}`, totals[index]!];

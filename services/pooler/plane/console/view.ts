@@ -150,6 +150,8 @@ export interface PlaneView {
   readonly clients: ReadonlySet<ClientView>;
   readonly loggingIn: ReadonlySet<ClientView>;
   readonly pools: ReadonlyMap<string, PoolView>;
+  /** What pools that are there no more had counted, by database. */
+  readonly formerStats: ReadonlyMap<string, PoolStats>;
   readonly direct: ReadonlyMap<string, DirectView>;
   readonly notifier: { readonly listeners: Iterable<ListenerView> };
   /** What operators have made of it. */
