@@ -18,6 +18,8 @@ export function defaultSettings(port: number, dir: string): Record<string, strin
     listen_addr: "127.0.0.1",
     listen_port: port,
     unix_socket_dir: dir,
+    // Tests look at what becomes of those who connect and say nothing.
+    tcp_defer_accept: 0,
     auth_type: "trust",
     auth_file: `${dir}/userlist.txt`,
     pool_mode: "transaction",
