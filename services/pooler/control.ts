@@ -46,6 +46,7 @@ import {
   type ToControl,
   type ToPlane,
 } from "./messages.ts";
+import { Resolver } from "./resolver.ts";
 import type { FleetSeat } from "./seat.ts";
 import { systemUserName } from "./system_users.ts";
 
@@ -70,6 +71,7 @@ export class Control {
   readonly #host: HostProcess | null;
   readonly #logger: Logger;
   readonly #gauges = new Int32Array(new SharedArrayBuffer(4 * gaugeCount));
+  readonly #resolver = new Resolver();
   readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
   #thread: Thread | null = null;
   #bus: Bus | null = null;
@@ -343,15 +345,9 @@ export class Control {
   }
 
   async #resolve(id: number, host: string): Promise<void> {
-    let addresses: string[] = [];
-    let reason = "no address";
-    try {
-      addresses = (await lookup(host, { all: true })).map((entry) => entry.address);
-    } catch (error) {
-      reason = (error as NodeJS.ErrnoException).code ?? "failed";
-    }
-    this.#logger.debug(`dns: ${host} = ${addresses.join(", ") || reason}`);
-    this.#tell({ type: "resolved", id, addresses, reason });
+    const answer = await this.#resolver.resolve(host);
+    this.#logger.debug(`dns: ${host} = ${answer.addresses.join(", ") || answer.reason}`);
+    this.#tell({ type: "resolved", id, answer });
   }
 
   // --- the bus

@@ -4,6 +4,7 @@ import type { Config } from "../../shared/config/mod.ts";
 import type { CancelOutcome } from "../../shared/bus/mod.ts";
 import type { Grant, Report } from "../../shared/ledger/mod.ts";
 import type { Command, OperatorState, Outcome, ShutdownMode } from "../../shared/console/mod.ts";
+import type { NameAnswer } from "./plane/names.ts";
 
 /** Where this worker stands in its fleet. */
 export interface Seat {
@@ -38,7 +39,7 @@ export type ToPlane =
   | { type: "salted"; id: number; salted: Uint8Array | null }
   /** null: nobody has this user id. */
   | { type: "userNamed"; id: number; name: string | null }
-  | { type: "resolved"; id: number; addresses: readonly string[]; reason: string }
+  | { type: "resolved"; id: number; answer: NameAnswer }
   /** From another worker: cancel what this client runs. */
   | { type: "cancel"; id: number; processId: number; secret: Uint8Array }
   /** How the owner of a key that we asked has dealt with it; null = no answer. */

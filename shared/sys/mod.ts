@@ -49,6 +49,7 @@ export {
   setDeferAccept,
   setKeepAlive,
   setNoDelay,
+  socketError,
 } from "./options.ts";
 export { spawnThread, type Thread, type ThreadPort, threadPort } from "./thread.ts";
 export {

@@ -212,7 +212,7 @@ export class FakeSession {
 }
 
 export class FakePostgres {
-  readonly host = "127.0.0.1";
+  readonly host: string;
   port = 0;
   /** Every session so far, also closed ones. */
   readonly sessions: FakeSession[] = [];
@@ -226,8 +226,9 @@ export class FakePostgres {
   readonly #sockets = new Set<Socket>();
   #nextProcessId = 1;
 
-  constructor(options: FakeOptions) {
+  constructor(options: FakeOptions, host = "127.0.0.1") {
     this.options = options;
+    this.host = host;
     this.#server = createServer(
       { noDelay: true, allowHalfOpen: options.lingers ?? false },
       (socket) => this.#accept(socket),
@@ -336,8 +337,13 @@ export class FakePostgres {
   }
 }
 
-export async function startFakePostgres(options: FakeOptions = {}): Promise<FakePostgres> {
-  const server = new FakePostgres(options);
-  await server.listen();
+/** `host`: an address of this machine; port 0 is any. */
+export async function startFakePostgres(
+  options: FakeOptions = {},
+  host = "127.0.0.1",
+  port = 0,
+): Promise<FakePostgres> {
+  const server = new FakePostgres(options, host);
+  await server.listen(port);
   return server;
 }

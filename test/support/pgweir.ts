@@ -25,6 +25,8 @@ export interface PgweirOptions extends PoolerOptions {
   /** More environment. */
   readonly environment?: Readonly<Record<string, string>>;
   readonly readyTimeoutMs?: number;
+  /** A command that runs the one it is given, in the same process. */
+  readonly wrapper?: readonly string[];
 }
 
 const root = resolve(import.meta.dirname!, "../..");

@@ -636,7 +636,7 @@ export class ClientLogin {
     const client = this.#client;
     const pool = client.plane.poolFor(database, client.user, this.#credential);
     client.join(pool, poolModeFor(client.plane.config, database, client.user));
-    if (pool.welcome !== null && this.isJudged()) {
+    if (pool.welcome.reported !== null && this.isJudged()) {
       this.greet();
       return;
     }
@@ -656,7 +656,7 @@ export class ClientLogin {
   #skipTrial(pool: Pool): void {
     const client = this.#client;
     // What only a server reports can't be told without one.
-    const needsServer = pool.welcome === null || client.parameters.extras.length > 0;
+    const needsServer = pool.welcome.reported === null || client.parameters.extras.length > 0;
     if (!client.queued || client.login !== this || needsServer) return;
     pool.dequeue(client);
     client.isUntried = true;
@@ -670,8 +670,8 @@ export class ClientLogin {
   isJudged(): boolean {
     const client = this.#client;
     const pool = client.pool as Pool;
-    const asked = client.plane.tracker.settable(client.parameters, pool.defaults);
-    const spelled = pool.accepted(asked);
+    const asked = client.plane.tracker.settable(client.parameters, pool.welcome.defaults);
+    const spelled = pool.welcome.accepted(asked);
     client.parameters = spelled ?? asked;
     return spelled !== null;
   }
@@ -694,8 +694,8 @@ export class ClientLogin {
     const pool = client.pool as Pool;
     client.plane.giveKey(client);
     client.initial = client.parameters;
-    client.defaults = pool.defaults;
-    this.#finish(pool.greetingFor(client));
+    client.defaults = pool.welcome.defaults;
+    this.#finish(pool.welcome.greetingFor(client));
     pool.counters[Counter.logins]!++;
   }
 

@@ -11,6 +11,7 @@ import {
   type ToPlane,
 } from "../messages.ts";
 import { DerivedKeys } from "./derived_keys.ts";
+import type { NameAnswer } from "./names.ts";
 
 /** Log records kept per batch; what comes beyond is counted and summed up in one line. */
 const recordsMax = 1000;
@@ -21,7 +22,7 @@ export class ControlLink {
   readonly #post: (message: ToControl) => void;
   readonly #salted = new Map<number, (salted: Uint8Array | null) => void>();
   readonly #named = new Map<number, (name: string | null) => void>();
-  readonly #resolved = new Map<number, (addresses: readonly string[], reason: string) => void>();
+  readonly #resolved = new Map<number, (answer: NameAnswer) => void>();
   readonly #routed = new Map<number, (outcome: CancelOutcome | null) => void>();
   readonly #commanded = new Map<number, (outcome: Outcome) => void>();
   readonly #derived = new DerivedKeys((password, salt, iterations, done) => {
@@ -88,8 +89,8 @@ export class ControlLink {
     this.#post({ type: "nameUser", id, uid });
   }
 
-  /** Addresses of a host name; none and a reason if it has none. */
-  resolve(host: string, callback: (addresses: readonly string[], reason: string) => void): void {
+  /** Addresses of a host name; it takes seconds at most. */
+  resolve(host: string, callback: (answer: NameAnswer) => void): void {
     const id = this.#nextId++;
     this.#resolved.set(id, callback);
     this.#post({ type: "resolve", id, host });
@@ -130,7 +131,7 @@ export class ControlLink {
         take(this.#named, message.id)?.(message.name);
         return true;
       case "resolved":
-        take(this.#resolved, message.id)?.(message.addresses, message.reason);
+        take(this.#resolved, message.id)?.(message.answer);
         return true;
       case "cancelRouted":
         take(this.#routed, message.id)?.(message.outcome);

@@ -50,15 +50,22 @@ export function isSocketDir(address: string): boolean {
   return address.startsWith("/") || address.startsWith("@");
 }
 
+/** Begins to connect; the descriptor, or -errno if that fails at once. */
+export function connectTo(plane: Plane, address: string, port: number): number {
+  return isSocketDir(address)
+    ? connectUnix(`${address}/.s.PGSQL.${port}`)
+    : connectTcp(address, port, plane.settings.tcpSocketBuffer);
+}
+
 /** Begins to connect; -errno if that fails at once. */
 export function dial(plane: Plane, target: ServerTarget, owner: DialOwner): Stream | number {
-  const { address, port } = target;
-  if (isSocketDir(address)) {
-    const fd = connectUnix(`${address}/.s.PGSQL.${port}`);
-    return fd < 0 ? fd : new Stream(plane.reactor, fd, owner, true);
-  }
-  const fd = connectTcp(address, port, plane.settings.tcpSocketBuffer);
-  if (fd < 0) return fd;
+  const fd = connectTo(plane, target.address, target.port);
+  return fd < 0 ? fd : takeUp(plane, target, owner, fd);
+}
+
+/** Goes on with a connection that is being made, or is made. */
+export function takeUp(plane: Plane, target: ServerTarget, owner: DialOwner, fd: number): Stream {
+  if (isSocketDir(target.address)) return new Stream(plane.reactor, fd, owner, true);
   setNoDelay(fd);
   plane.keepAlive(fd);
   if (plane.tls.server === null) return new Stream(plane.reactor, fd, owner, true);

@@ -275,9 +275,8 @@ export class ChannelListener implements ListenerEvents {
   #connect(pool: Pool, slots: DirectSlots): void {
     this.#wait = null;
     this.state = ListenerState.connecting;
-    const { hosts } = this.database;
     this.#connection = new ListenerConnection(this.#plane, pool, slots, this.encoding, this);
-    this.#connection.open(hosts[this.#failures % hosts.length] as string);
+    this.#connection.open(pool.hosts.take().host);
   }
 
   onUp(): void {

@@ -48,6 +48,7 @@ import { Departures } from "./departures.ts";
 import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
 import { clientLabel, closingText, newServerText, serverLabel } from "./log_lines.ts";
+import { Names } from "./names.ts";
 import { Notifier } from "./notifier.ts";
 import { Operator } from "./operator.ts";
 import { ParameterTracker } from "./parameters.ts";
@@ -97,6 +98,8 @@ export class Plane {
   readonly lookups = new UserLookups(this);
   startups: StartupReader;
   tracksStatements: boolean;
+  /** Addresses of servers. */
+  readonly names: Names;
   readonly statementMemory = new StatementMemory();
   readonly tls: PlaneTls;
   readonly mockKey: Uint8Array;
@@ -128,7 +131,6 @@ export class Plane {
   readonly #gauges: Int32Array;
   readonly #listeners: Listener[] = [];
   readonly #credentials = new Map<string, Credential | null>();
-  readonly #addresses = new Map<string, { addresses: readonly string[]; until: number }>();
   readonly #descriptors: Descriptors;
   readonly #timeouts: Timeouts;
   readonly #unusedPools = new UnusedPools(this);
@@ -160,6 +162,15 @@ export class Plane {
     this.mockKey = start.mockKey;
     this.strangers = new Strangers(start.mockKey);
     this.strangers.know(start.config.userlist.values());
+    this.names = new Names({
+      ask: (host, done) => control.resolve(host, done),
+      now: () => reactor.now,
+      limits: () => ({
+        maxMs: this.settings.dnsMaxTtlMs,
+        failedMs: this.settings.dnsNxdomainTtlMs,
+      }),
+      onAddresses: (host, addresses) => this.#leaveOthers(host, addresses),
+    });
     this.tracker = new ParameterTracker(this.settings.trackExtraParameters);
     this.startups = new StartupReader(this.tracker, this.settings);
     this.tracksStatements = this.settings.maxPreparedStatements > 0;
@@ -481,27 +492,25 @@ export class Plane {
     });
   }
 
-  resolve(host: string, callback: (addresses: readonly string[], reason: string) => void): void {
-    const known = this.#addresses.get(host);
-    if (known !== undefined && known.until > this.reactor.now) {
-      callback(known.addresses, "");
-      return;
-    }
-    this.control.resolve(host, (addresses, reason) => {
-      if (addresses.length > 0) {
-        const until = this.reactor.now + this.settings.dnsMaxTtlMs;
-        this.#addresses.set(host, { addresses, until });
-      }
-      callback(addresses, reason);
-    });
+  *#servers(): Generator<ServerConnection> {
+    for (const { servers } of this.pools.values()) yield* servers;
+    for (const { servers } of this.direct.values()) yield* servers;
   }
 
-  /** Addresses of server names, as far as they are known. */
-  get hosts(): ReadonlyMap<
-    string,
-    { readonly addresses: readonly string[]; readonly until: number }
-  > {
-    return this.#addresses;
+  #sweepNames(): void {
+    for (const { host } of this.#servers()) this.names.keep(host);
+    this.names.sweep();
+  }
+
+  /** The name has only these addresses now: connections to others end as they come free. */
+  #leaveOthers(host: string, addresses: readonly string[]): void {
+    const reason = "server address has changed (DNS)";
+    const isElsewhere = (server: ServerConnection) =>
+      server.host === host && !server.isDialing && !addresses.includes(server.address);
+    for (const pool of this.pools.values()) pool.outdate(reason, isElsewhere);
+    for (const listener of this.notifier.listeners) {
+      if (listener.server !== null && isElsewhere(listener.server)) listener.reconnect(reason);
+    }
   }
 
   /** Looks at a pool again after this batch: something came free while it could not be used. */
@@ -527,6 +536,7 @@ export class Plane {
     if (thorough) this.#openStanding();
     for (const pool of this.pools.values()) pool.sweep(now, thorough);
     this.#unusedPools.sweep(now);
+    if (thorough) this.#sweepNames();
     this.notifier.sweep(now);
     this.budget.sweep(now);
     this.#tellBackends();

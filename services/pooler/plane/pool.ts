@@ -11,22 +11,12 @@ import {
   type Settings,
 } from "../../../shared/config/mod.ts";
 import { type Lease, poolLeaf } from "../../../shared/ledger/mod.ts";
-import {
-  authenticationOk,
-  backendKeyData,
-  concatBytes,
-  latestProtocolMinor,
-  parameterStatus,
-  readyForQuery,
-  writeInt32,
-} from "../../../shared/wire/mod.ts";
+import { latestProtocolMinor } from "../../../shared/wire/mod.ts";
 import type { LeaseOwner } from "./budget.ts";
-import type { ClientSession } from "./client.ts";
 import type { ClientLogin } from "./client_login.ts";
 import type { Credential } from "./credentials.ts";
+import { HostChoice } from "./host_choice.ts";
 import { failureOf, LoginRetry, verdictOf, withHint } from "./login_retry.ts";
-import { loginNotice } from "./notices.ts";
-import { Dialects, type Extra, type ParameterSet, sameValues, spelledName } from "./parameters.ts";
 import type { Plane } from "./plane.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { Reserve } from "./reserve.ts";
@@ -35,24 +25,19 @@ import { ownLimitMs } from "./server_age.ts";
 import type { ServerOwner } from "./server_owner.ts";
 import { ServerState } from "./server_state.ts";
 import { ServerTests } from "./server_tests.ts";
-import type { SessionSettings } from "./session_settings.ts";
 import { StatementTable } from "./statements.ts";
 import { Counter, PoolStats } from "./stats.ts";
 import { noCounts } from "./texts.ts";
+import { Welcome } from "./welcome.ts";
 
 /** After some were taken for others: how long the pool keeps no more than it needs. */
 const coldMs = 30_000;
-/** Greetings kept, one per set of client parameters. */
-const greetingsMax = 100;
-/** What stands behind the key in a greeting: ReadyForQuery. */
-const behindKey = 6;
 /** A server that refuses the protocol's version is not asked for it again so soon. */
 const refusedVersionMs = 300_000;
+/** A host that has not taken a connection for so long is passed over, where there are others. */
+const stalledMs = 2000;
 /** What the pool wanted in the last so many sweeps: a lull of a quarter of a second gives no slot away. */
 const demandsKept = 3;
-
-/** Values of parameters that are remembered as accepted. */
-const spellingsMax = 1000;
 
 /** Who may wait for a server in a pool's queue: a client, or a look-up of one (user_lookup.ts). */
 export interface Waiter {
@@ -103,15 +88,12 @@ export class Pool implements LeaseOwner, SlotHolder {
   /** What its clients used that pooling does not keep, and what they are told of it. */
   readonly features = noCounts();
   featureWarnings: Settings["warnSessionFeatures"];
-  readonly dialects: Dialects;
+  /** What its servers have said and taken. */
+  readonly welcome: Welcome;
   readonly servers = new Set<ServerConnection>();
   readonly idle: ServerConnection[] = [];
   /** Clients that are logged in here, waiting ones included. */
   clients = 0;
-  /** What the last server to log in reported; null until one has. */
-  welcome: ReadonlyMap<string, string> | null = null;
-  /** Of that the tracked parameters. */
-  defaults: readonly (string | null)[];
 
   /** Operators have paused it: nobody is given a server. */
   held = false;
@@ -128,21 +110,12 @@ export class Pool implements LeaseOwner, SlotHolder {
   #reserve: Reserve | null = null;
   /** No servers are opened before that for nobody. */
   #coldUntil = 0;
-  #nextHost = 0;
+  readonly hosts: HostChoice;
+  /** Logins to a host that has failed, while others have not: no waiter counts on them. */
+  readonly #probes = new Set<ServerConnection>();
   readonly #demands = new Array<number>(demandsKept).fill(0);
   #demandAt = 0;
-  /** With room for keys of 3.0, and for those of 3.2. */
-  readonly #greetings = new Map<ParameterSet, Uint8Array>();
-  readonly #longGreetings = new Map<ParameterSet, Uint8Array>();
-  /** login_notify_message in them. */
-  #greetingNotice = "";
   #versionRefusedUntil = 0;
-  /** Parameter sets that a server of this pool has accepted, and how it spells them. */
-  #accepted = new WeakMap<ParameterSet, ParameterSet>();
-  /** The same for single values of tracked parameters, by index and value. */
-  readonly #spellings = new Map<string, string>();
-  /** What a server reports that has these extras. */
-  readonly #reports = new WeakMap<readonly Extra[], ReadonlyMap<string, string>>();
 
   constructor(
     plane: Plane,
@@ -152,18 +125,23 @@ export class Pool implements LeaseOwner, SlotHolder {
   ) {
     this.plane = plane;
     this.#tests = new ServerTests(plane);
+    this.welcome = new Welcome(plane);
     this.statements = new StatementTable(plane.statementMemory);
     this.database = database;
     this.user = user;
     this.password = password;
     this.credential = credential;
     this.featureWarnings = plane.settings.warnSessionFeatures;
-    this.defaults = plane.tracker.none.values;
-    this.dialects = new Dialects(plane.tracker);
     this.startupParameters = [];
     this.#configure();
     this.held = plane.operator.holds(database.name);
     this.lease = plane.budget.lease(poolLeaf(database.name, user), this);
+    this.hosts = new HostChoice(() => ({
+      hosts: this.database.hosts,
+      mode: this.database.loadBalanceHosts,
+      longestMs: plane.settings.serverLoginRetryMs,
+      now: plane.reactor.now,
+    }));
   }
 
   #configure(): void {
@@ -184,11 +162,11 @@ export class Pool implements LeaseOwner, SlotHolder {
 
   /** Its servers are to be connections to something else: what is known of the former ones is void. */
   onOtherServer(): void {
-    this.#nextHost = 0;
+    this.hosts.forget();
     this.#retry.succeed();
     this.#versionRefusedUntil = 0;
     // Those who log in are greeted with what one of the new servers says.
-    this.welcome = null;
+    this.welcome.reported = null;
     this.outdate("connect string changed");
     if (this.waiting > 0) this.plane.soon(this);
   }
@@ -220,8 +198,8 @@ export class Pool implements LeaseOwner, SlotHolder {
   }
 
   /** Closes all servers: those in use when they come free. */
-  outdate(reason: string): void {
-    for (const server of [...this.servers]) {
+  outdate(reason: string, isMeant: (server: ServerConnection) => boolean = () => true): void {
+    for (const server of [...this.servers].filter(isMeant)) {
       const isFree = server.login !== null || server.state === ServerState.idle;
       if (isFree) server.close(reason);
       else server.outdate();
@@ -343,7 +321,7 @@ export class Pool implements LeaseOwner, SlotHolder {
       if (client === null) break;
       if (client.login !== null) {
         // It is greeted with what a server has reported, and needs one only to try new values.
-        if (this.welcome === null) break;
+        if (this.welcome.reported === null) break;
         if (client.login.isJudged()) {
           this.dequeue(client);
           client.login.greet();
@@ -393,7 +371,7 @@ export class Pool implements LeaseOwner, SlotHolder {
       this.#coldUntil = now + coldMs;
       return;
     }
-    this.#openUpTo(missing + this.#connecting, demand);
+    this.#openUpTo(missing + this.#underWay, demand);
   }
 
   /** How many servers are kept, whether they are needed or not. */
@@ -416,7 +394,7 @@ export class Pool implements LeaseOwner, SlotHolder {
 
   /** Opens servers until so many are on their way; `demand` is what the pool wants if that lacks slots. */
   #openUpTo(wanted: number, demand: number): void {
-    const count = Math.min(wanted, this.#retry.allowed(this.plane.reactor.now)) - this.#connecting;
+    const count = Math.min(wanted, this.#allowed) - this.#underWay;
     if (count <= 0) return;
     this.plane.budget.expire();
     if (count > this.lease.room) {
@@ -429,13 +407,25 @@ export class Pool implements LeaseOwner, SlotHolder {
   /** Opens so many more servers that `holder` pays for, as far as its lease and all else allow. */
   openFor(holder: SlotHolder, count: number): void {
     if (this.held) return;
-    const { now } = this.plane.reactor;
-    const allowed = this.#retry.allowed(now) - this.#connecting;
-    let room = Math.min(count, allowed, holder.lease.room);
-    if (room <= 0) return;
-    // A pool without any server gets one even of the last descriptors.
-    room = Math.min(room, Math.max(this.plane.serverRoom, this.servers.size === 0 ? 1 : 0));
-    for (; room > 0 && this.#retry.allowed(now) > 0; room--) this.#open(holder);
+    const { lease } = holder;
+    let left = count;
+    while (left > 0 && this.#allowed > this.#underWay && lease.room > 0 && this.#hasDescriptors) {
+      if (!this.#open(holder)) left--;
+    }
+  }
+
+  get #allowed(): number {
+    return this.#retry.allowed(this.plane.reactor.now);
+  }
+
+  /** Logins that who waits may count on. */
+  get #underWay(): number {
+    return this.#connecting - this.#probes.size;
+  }
+
+  /** A pool without any server gets one even of the last descriptors. */
+  get #hasDescriptors(): boolean {
+    return this.servers.size === 0 || this.plane.serverRoom > 0;
   }
 
   /** Connections that PostgreSQL has, or still has. */
@@ -445,7 +435,7 @@ export class Pool implements LeaseOwner, SlotHolder {
 
   /** Servers that clients which wait will have in a moment, as far as one can tell. */
   get coming(): number {
-    return this.#connecting + this.#tests.hopeful;
+    return this.#underWay + this.#tests.hopeful;
   }
 
   /** The pool has a slot of its own for a server that the reserve paid for. */
@@ -523,6 +513,12 @@ export class Pool implements LeaseOwner, SlotHolder {
     lease.opening += connecting;
   }
 
+  /** Its login is over, one way or the other. */
+  #uncount(server: ServerConnection): void {
+    this.#count(server.owner, -1);
+    this.#probes.delete(server);
+  }
+
   /** PostgreSQL has closed its end of a connection, or there was none. */
   onSlotFree(): void {
     this.lease.held--;
@@ -535,7 +531,7 @@ export class Pool implements LeaseOwner, SlotHolder {
 
   /** A new server finished its login. */
   onReady(server: ServerConnection, parameters: ReadonlyMap<string, string>): void {
-    this.#onWelcome(server, parameters);
+    this.welcome.onLogin(server.session, parameters);
     this.plane.logNewServer(server);
     const { connectQuery } = this.database;
     if (connectQuery === null) {
@@ -550,100 +546,9 @@ export class Pool implements LeaseOwner, SlotHolder {
     });
   }
 
-  #onOpened({ owner }: ServerConnection): void {
+  #onOpened(server: ServerConnection): void {
     this.#retry.succeed();
-    this.#count(owner, -1);
-  }
-
-  #onWelcome({ session }: ServerConnection, parameters: ReadonlyMap<string, string>): void {
-    // One object for equal ones: links compare them by identity.
-    if (sameValues(session.defaults, this.defaults)) session.defaults = this.defaults;
-    const before = this.welcome;
-    const isSame = before !== null && before.size === parameters.size &&
-      [...parameters].every(([name, value]) => before.get(name) === value);
-    if (isSame) return;
-    // With other defaults the same words may be spelled differently: a DateStyle without an order.
-    this.#accepted = new WeakMap();
-    this.#spellings.clear();
-    this.#forgetGreetings();
-    this.welcome = new Map(parameters);
-    this.defaults = session.defaults;
-    this.dialects.renew(session.defaults);
-  }
-
-  /** How servers of this pool spell what a client asks for; null = it has to be tried. */
-  accepted(asked: ParameterSet): ParameterSet | null {
-    const { tracker } = this.plane;
-    if (asked === tracker.none) return asked;
-    const known = this.#accepted.get(asked);
-    if (known !== undefined) return known;
-    if (asked.extras.length > 0 && !this.#reports.has(asked.extras)) return null;
-    const values: (string | null)[] = [];
-    for (const [index, value] of asked.values.entries()) {
-      const spelled = value === null ? null : this.#spelling(index, value);
-      if (spelled === null && value !== null) return null;
-      values.push(spelled);
-    }
-    const spelled = tracker.intern(values, asked.extras);
-    this.#accepted.set(asked, spelled);
-    return spelled;
-  }
-
-  /** How servers spell a value of a tracked parameter; null = none of them was asked yet. */
-  #spelling(index: number, value: string): string | null {
-    const preset = this.defaults[index] ?? null;
-    if (preset === null || preset.toLowerCase() === value.toLowerCase()) return preset;
-    if (index === this.plane.tracker.applicationName) return spelledName(value);
-    return this.#spellings.get(`${index} ${value}`) ?? null;
-  }
-
-  /** A server has taken what a client asked for. */
-  onAccepted(session: SessionSettings, asked: ParameterSet, spelled: ParameterSet): void {
-    this.#accepted.set(asked, spelled);
-    this.#accepted.set(spelled, spelled);
-    if (this.#spellings.size > spellingsMax) this.#spellings.clear();
-    for (const [index, value] of asked.values.entries()) {
-      const now = spelled.values[index] ?? null;
-      if (value !== null && now !== null) this.#spellings.set(`${index} ${value}`, now);
-    }
-    if (spelled.extras.length > 0) this.#reports.set(spelled.extras, new Map(session.reported));
-  }
-
-  /**
-   * What a client is greeted with after its login: valid until the next call. The bytes are made once
-   * per set of parameters; only the cancel key differs.
-   */
-  greetingFor(client: ClientSession): Uint8Array {
-    const { secret } = client;
-    const { loginNotifyMessage } = this.plane.settings;
-    if (loginNotifyMessage !== this.#greetingNotice) {
-      this.#greetingNotice = loginNotifyMessage;
-      this.#forgetGreetings();
-    }
-    const greetings = secret.length > 4 ? this.#longGreetings : this.#greetings;
-    let greeting = greetings.get(client.parameters);
-    if (greeting === undefined) {
-      const messages: Uint8Array[] = [];
-      const reports = this.#reports.get(client.parameters.extras);
-      for (const [name, value] of this.welcome ?? []) {
-        const index = this.plane.tracker.indexOf(name);
-        const own = index < 0 ? reports?.get(name) : client.parameters.values[index];
-        messages.push(parameterStatus(name, own ?? value));
-      }
-      messages.push(loginNotice(loginNotifyMessage), backendKeyData(0, secret));
-      greeting = concatBytes(authenticationOk(), ...messages, readyForQuery("I"));
-      if (greetings.size >= greetingsMax) greetings.clear();
-      greetings.set(client.parameters, greeting);
-    }
-    const secretAt = greeting.length - behindKey - secret.length;
-    writeInt32(greeting, secretAt - 4, client.processId);
-    greeting.set(secret, secretAt);
-    return greeting;
-  }
-
-  #forgetGreetings(): void {
-    this.#greetings.clear();
-    this.#longGreetings.clear();
+    this.#uncount(server);
   }
 
   /** The minor version of protocol 3 that its servers are asked for. */
@@ -684,7 +589,7 @@ export class Pool implements LeaseOwner, SlotHolder {
   }
 
   onClosed(server: ServerConnection): void {
-    if (server.login !== null) this.#count(server.owner, -1);
+    if (server.login !== null) this.#uncount(server);
     this.servers.delete(server);
     this.#tests.onClosed(server);
     const index = this.idle.indexOf(server);
@@ -692,16 +597,22 @@ export class Pool implements LeaseOwner, SlotHolder {
     const failure = this.#priming.get(server);
     if (failure !== undefined) {
       this.#priming.delete(server);
-      this.onLoginFailed(server, failure);
+      this.#onFailed(server, failure, true);
     }
     if (this.waiting > 0) this.plane.soon(this);
   }
 
   /** A connection attempt or a login failed; its connection is closed already. */
-  onLoginFailed({ owner }: ServerConnection, failure: Refusal): void {
-    this.#count(owner, -1);
+  onLoginFailed(server: ServerConnection, failure: Refusal, isLast: boolean): void {
+    this.#onFailed(server, failure, isLast || verdictOf(failure.code) === "refused");
+  }
+
+  /** `isAll`: other hosts would not do either. */
+  #onFailed(server: ServerConnection, failure: Refusal, isAll: boolean): void {
+    this.#uncount(server);
     const { reactor, settings } = this.plane;
-    this.#retry.fail(failure, reactor.now, settings.serverLoginRetryMs);
+    if (isAll) this.#retry.fail(failure, reactor.now, settings.serverLoginRetryMs);
+    else this.plane.soon(this);
     this.plane.logPool(this, `connection to server failed: ${failure.message}`);
     // PostgreSQL's own refusal will be the same for all who wait, if no server is there to serve
     // them; not so while it cannot be reached or is starting up: then they stay in the queue.
@@ -752,6 +663,7 @@ export class Pool implements LeaseOwner, SlotHolder {
     for (const server of [...this.servers]) {
       if (server.login !== null) {
         server.login.checkTime(now);
+        if (server.isDialing && now - server.connectedAt >= stalledMs) this.#passOver(server);
       } else if (server.state === ServerState.idle) {
         const mayEnd = server.linkedAt > 0 || this.lifetimeMs > 0;
         if (mayEnd && now - server.connectedAt >= this.#own(server, this.lifetimeMs)) {
@@ -770,20 +682,28 @@ export class Pool implements LeaseOwner, SlotHolder {
     return ownLimitMs(limitMs, id, this.plane.seat.workerId);
   }
 
-  /** Where the next server connection goes. */
-  takeHost(): string {
-    const { hosts, loadBalanceHosts } = this.database;
-    const host = hosts[this.#nextHost % hosts.length] as string;
-    if (loadBalanceHosts === "round-robin") this.#nextHost++;
-    return host;
+  /** Its host does not answer: who waits does not wait for it, if there are others. */
+  #passOver(server: ServerConnection): void {
+    if (server.isClosed || this.#probes.has(server) || this.database.hosts.length === 1) return;
+    if (this.lease.room === 0) {
+      server.login?.fail("08001", "connect timeout");
+      return;
+    }
+    this.hosts.fail(server.host);
+    this.#probes.add(server);
+    if (this.waiting > 0) this.plane.soon(this);
   }
 
-  #open(holder: SlotHolder): void {
+  /** True if it is a probe, on which who waits should not count. */
+  #open(holder: SlotHolder): boolean {
+    const { host, isProbe } = this.hosts.take(holder.lease.room > 1);
     const server = new ServerConnection(this.plane, this, holder, this.plane.nextId());
     this.servers.add(server);
     holder.opened(server);
     this.#count(holder, 1);
-    server.connect(this.takeHost(), this.database.port);
+    if (isProbe) this.#probes.add(server);
+    server.connect(host, this.database.port);
+    return isProbe;
   }
 }
 

@@ -392,7 +392,7 @@ export function played(
 
 /** Tells a client's statements from those of others for whom the same text may mean something else. */
 function dialectOf({ pool, parameters }: ClientSession): string {
-  return (pool as Pool).dialects.of(parameters);
+  return (pool as Pool).welcome.dialects.of(parameters);
 }
 
 /** What the text of the Parse [at, next) may do, see textFlags. */

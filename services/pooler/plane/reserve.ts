@@ -93,7 +93,7 @@ export class Reserve implements LeaseOwner, SlotHolder {
     this.#pool.onClosed(server);
   }
 
-  onLoginFailed(server: ServerConnection, failure: Refusal): void {
-    this.#pool.onLoginFailed(server, failure);
+  onLoginFailed(server: ServerConnection, failure: Refusal, isLast: boolean): void {
+    this.#pool.onLoginFailed(server, failure, isLast);
   }
 }

@@ -18,7 +18,7 @@ import {
 } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
-import { dial, type DialOwner, isSocketDir } from "./dial.ts";
+import { type DialOwner, takeUp } from "./dial.ts";
 import { type Failure, Journal } from "./journal.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
@@ -26,6 +26,7 @@ import type { DeallocateTags } from "./prepared.ts";
 import { error, type Refusal, refusals } from "./refusals.ts";
 import { Request, Requests } from "./requests.ts";
 import { Residue } from "./residue.ts";
+import { Route, type RouteEnd } from "./route.ts";
 import { ServerLogin } from "./server_login.ts";
 import type { OwnQuery, ServerConsumer, ServerOwner } from "./server_owner.ts";
 import { isStatus, moved, ServerState, statusFailed, statusIdle } from "./server_state.ts";
@@ -81,7 +82,7 @@ export class ServerConnection implements DialOwner {
 
   processId = 0;
   secret: Uint8Array | null = null;
-  /** As the configuration has it. */
+  /** As the file names it, and the address it has come to. */
   host = "";
   address = "";
   port = 0;
@@ -99,6 +100,7 @@ export class ServerConnection implements DialOwner {
   /** Close it at the next release. */
   closeNeeded = false;
 
+  #route: Route | null = null;
   #bodyLeft = 0;
   #bodyDrop = false;
   #tail: Uint8Array | null = null;
@@ -130,30 +132,21 @@ export class ServerConnection implements DialOwner {
     plane.openServers++;
     this.host = this.address = host;
     this.port = port;
-    if (isSocketDir(host)) return this.#dial();
-    plane.resolve(host, (addresses, reason) => {
-      if (this.isClosed) return;
-      const address = addresses[Math.floor(Math.random() * addresses.length)];
-      if (address === undefined) {
-        this.login?.fail("08001", "server DNS lookup failed", reason);
-        return;
-      }
-      this.address = address;
-      this.#dial();
-    });
+    this.#route = new Route(plane, host, port, (end) => this.#onRoute(end));
+    this.#route.open();
   }
 
   /** Once more and in the same slot: the other end is closed. */
   reconnect(): void {
     this.stream.close();
     this.#tail = null;
-    this.#dial();
+    this.#route?.again(this.address);
   }
 
-  #dial(): void {
-    const stream = dial(this.plane, this, this);
-    if (typeof stream !== "number") this.stream = stream;
-    else this.login?.fail("08001", "connect failed", errnoText(-stream));
+  #onRoute({ fd, address, reason, detail }: RouteEnd): void {
+    this.address = address;
+    if (fd < 0) this.login?.fail("08001", reason, detail);
+    else this.stream = takeUp(this.plane, this, this, fd);
   }
 
   // --- events of the stream
@@ -234,6 +227,7 @@ export class ServerConnection implements DialOwner {
     const wasIdle = this.state === ServerState.idle;
     this.move(ServerState.closed);
     this.upkeep.end();
+    this.#route?.cancel();
     // Anywhere else it could become a part of what was sent before.
     if (wasIdle && this.stream.pending === 0) this.stream.sendBytes(terminate);
     this.plane.departures.add(this, this.requests.count > 0 && !this.upkeep.isTest);
@@ -295,6 +289,11 @@ export class ServerConnection implements DialOwner {
   onSendFailed(errno: number): void {
     if (this.client === null || this.stream.paused) this.onBroken(errnoText(errno));
     else this.client.stream.pause(false);
+  }
+
+  /** Whether its host has not taken the connection yet. */
+  get isDialing(): boolean {
+    return this.stream === undefined;
   }
 
   /** Whether a query of the pooler's is outstanding. */

@@ -50,10 +50,7 @@ export class ServerLogin {
   }
 
   onConnected(errno: number): void {
-    if (errno !== 0) {
-      this.fail("08001", "connect failed", errnoText(errno));
-      return;
-    }
+    if (errno !== 0) return this.fail("08001", "connect failed", errnoText(errno));
     const { plane, pool, owner } = this.#server;
     // The process may have slept since the slot was taken: then it may be another worker's by now.
     plane.budget.expire();
@@ -128,7 +125,7 @@ export class ServerLogin {
     const server = this.#server;
     server.login = null;
     server.close(reason);
-    server.owner.onLoginFailed(server, failure);
+    server.owner.onLoginFailed(server, failure, server.pool.hosts.fail(server.host));
   }
 
   #message(type: number, body: Uint8Array): void {
@@ -172,6 +169,7 @@ export class ServerLogin {
         }
         this.#ended = true;
         this.#server.login = null;
+        this.#server.pool.hosts.succeed(this.#server.host);
         this.#server.session.start(this.parameters);
         return;
       default:

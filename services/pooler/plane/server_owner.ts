@@ -22,8 +22,8 @@ export interface ServerOwner {
   onIdle(server: ServerConnection): void;
   /** It is closed on this side; its slot is free later. Not after a login that failed. */
   onClosed(server: ServerConnection): void;
-  /** The attempt to connect or the login failed; it is closed. */
-  onLoginFailed(server: ServerConnection, failure: Refusal): void;
+  /** The attempt to connect or the login failed; it is closed. `isLast`: so it did on all its hosts. */
+  onLoginFailed(server: ServerConnection, failure: Refusal, isLast: boolean): void;
   /** PostgreSQL has closed its end of a connection, or there was none. */
   onSlotFree(): void;
 }

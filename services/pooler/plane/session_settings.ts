@@ -101,7 +101,7 @@ export class SessionSettings implements ServerParameters {
     if (asked === client.initial) client.initial = spelled;
     if (client.login !== null || client.isUntried) {
       client.isUntried = false;
-      this.#server.pool.onAccepted(this, asked, spelled);
+      this.#server.pool.welcome.onAccepted(this, asked, spelled);
       if (client.login !== null) return null;
     }
     const told = client.defaults;

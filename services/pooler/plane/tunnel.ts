@@ -86,7 +86,7 @@ export class Tunnel implements ServerOwner, ServerConsumer {
     const server = new ServerConnection(plane, this.#pool, this, plane.nextId());
     this.#server = server;
     this.#slots.servers.add(server);
-    server.connect(this.#pool.takeHost(), database.port);
+    server.connect(this.#pool.hosts.take().host, database.port);
   };
 
   // --- the server

@@ -105,7 +105,10 @@ export interface FakePlane extends Writable<PlaneView> {
     queued(): Iterable<ServerView>;
   };
   formerStats: Map<string, PoolStats>;
-  hosts: Map<string, { addresses: readonly string[]; until: number }>;
+  names: {
+    known: Map<string, { addresses: readonly string[]; until: number }>;
+    pending: number;
+  };
 }
 
 /** A plane of one worker out of `count` that has read `settings` and `databases`. */
@@ -145,7 +148,7 @@ export function fakePlane(
     consoleStats: new PoolStats(),
     tracker: { indexOf: (name) => name === "application_name" ? 0 : -1 },
     formerStats: new Map(),
-    hosts: new Map(),
+    names: { known: new Map(), pending: 0 },
     share: (limit) => Math.max(1, Math.floor(limit / count)),
   };
   return plane;

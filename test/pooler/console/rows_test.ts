@@ -347,7 +347,7 @@ tests("SHOW LISTS and SHOW MEM count what there is", () => {
   plane.clients.add(fakeClient({ stream: { fd: 1, pending: 5, tls: null } })).add(fakeClient());
   plane.loggingIn.add(fakeClient());
   plane.openServers = 5;
-  plane.hosts.set("db.example", { addresses: ["10.0.0.5"], until: now + 1 });
+  plane.names.known.set("db.example", { addresses: ["10.0.0.5"], until: now + 1 });
   const [shop] = plane.pools.values() as Iterable<ReturnType<typeof fakePool>>;
   shop!.statements = { size: 4 };
   shop!.servers.add(fakeServer({ requests: { count: 3 } }));
@@ -371,8 +371,8 @@ tests("SHOW LISTS and SHOW MEM count what there is", () => {
 
 tests("SHOW DNS_HOSTS shows addresses and how long they hold", () => {
   const plane = fakePlane();
-  plane.hosts.set("a.example", { addresses: ["10.0.0.5", "::1"], until: now + 12_900 });
-  plane.hosts.set("b.example", { addresses: ["10.0.0.6"], until: now - 1 });
+  plane.names.known.set("a.example", { addresses: ["10.0.0.5", "::1"], until: now + 12_900 });
+  plane.names.known.set("b.example", { addresses: ["10.0.0.6"], until: now - 1 });
   assert.equal(pick(rowsOf(plane, "dns_hosts"), "hostname", "ttl", "addrs"), [
     ["a.example", 12, "10.0.0.5,::1"],
     ["b.example", 0, "10.0.0.6"],

@@ -226,10 +226,10 @@ export function* listRows({ plane }: Moment): Generator<Row> {
   yield ["login_clients", plane.loggingIn.size];
   yield ["free_servers", 0];
   yield ["used_servers", plane.openServers];
-  yield ["dns_names", plane.hosts.size];
+  yield ["dns_names", plane.names.known.size];
   yield ["dns_zones", 0];
   yield ["dns_queries", 0];
-  yield ["dns_pending", 0];
+  yield ["dns_pending", plane.names.pending];
 }
 
 export const memoryColumns = columnsOf("name s, size i, used i, free i, memtotal i");
@@ -270,7 +270,7 @@ export function* memoryRows({ plane }: Moment): Generator<Row> {
 export const hostColumns = columnsOf("hostname s, ttl q, addrs s");
 
 export function* hostRows({ plane, now }: Moment): Generator<Row> {
-  for (const [name, { addresses, until }] of plane.hosts) {
+  for (const [name, { addresses, until }] of plane.names.known) {
     yield [name, wholeSeconds(until - now), addresses.join(",")];
   }
 }

@@ -169,11 +169,16 @@ export interface PlaneView {
   };
   readonly consoleStats: PoolStats;
   readonly tracker: { indexOf(name: string): number };
-  /** Addresses of server names, with the monotonic time up to which they hold. */
-  readonly hosts: ReadonlyMap<
-    string,
-    { readonly addresses: readonly string[]; readonly until: number }
-  >;
+  /** Names of servers. */
+  readonly names: {
+    /** Their addresses, with the monotonic time up to which they hold. */
+    readonly known: ReadonlyMap<
+      string,
+      { readonly addresses: readonly string[]; readonly until: number }
+    >;
+    /** How many are being asked for. */
+    readonly pending: number;
+  };
   /** The most that this worker may have of a limit of the file. */
   share(limit: number): number;
 }
