@@ -8,6 +8,7 @@ import type { HbaRule, IdentMaps } from "./hba.ts";
 import type { Setting, Settings } from "./settings.ts";
 import { settingsTable, settingValue } from "./settings.ts";
 import type { UserSecret } from "./userlist.ts";
+import { secretsOf } from "./userlist.ts";
 import { formatValue } from "./values.ts";
 
 export type PoolMode = Settings["poolMode"];
@@ -145,7 +146,8 @@ export function hashOf(config: Omit<Config, "hash">): string {
   for (const user of [...config.users.values()].sort(byName)) open.push([user]);
   const plain = (_: string, value: unknown) => value instanceof Set ? [...value] : value;
   open.push(JSON.stringify(config.hba, plain), [...config.identMaps]);
-  const users = [...config.userlist.values()].map((user) => ({ ...user, name: user.user }));
+  const users = [...config.userlist.values()].flatMap(secretsOf)
+    .map((user) => ({ ...user, name: user.user }));
   for (const { name, kind, secret } of users.sort(byName)) {
     open.push([name, kind]);
     if (secret !== "") secrets.push(name, secret);

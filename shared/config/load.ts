@@ -396,7 +396,7 @@ class Loader {
     if (path === "") return new Map();
     const text = this.#textOf("auth_file", path);
     if (text === null) return null;
-    const list = parseUserlist(text, path);
+    const list = parseUserlist(text, path, this.#settings.authSeveralSecrets);
     for (const problem of list.problems) this.#problem(problem, problem.message);
     for (const warning of list.warnings) this.#warn(warning, warning.message);
     return list.users;

@@ -30,7 +30,7 @@ export { renderReference, reportLines, showConfigRows } from "./show.ts";
 export type { ConfigRow } from "./show.ts";
 export { clientTlsPlan, requiresTls, serverTlsPlan } from "./tls.ts";
 export type { TlsPlan } from "./tls.ts";
-export { parseUserlist, secretKind } from "./userlist.ts";
+export { parseUserlist, secretKind, secretsOf } from "./userlist.ts";
 export type { SecretKind, Userlist, UserSecret } from "./userlist.ts";
 export { formatValue, parseValue } from "./values.ts";
 export type { Kind, Value } from "./values.ts";

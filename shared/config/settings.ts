@@ -214,6 +214,7 @@ export const settingsTable = [
   p("user", "string", "", "G", "start", "works", "System user to become after start, when started as root."),
   p("verbose", "int", "0", "G", "reload", "works", "How much detail is logged; 0 is normal."),
 
+  w("auth_several_secrets", "bool", "0", "G", "reload", "works", "Whether every line that auth_file has of a user is a secret of its, so that a password can be changed without a gap; 0 is the last line alone, as in PgBouncer."),
   w("workers", "count_or_auto", "auto", "G", "start", "works", "Worker processes of this host; auto is one for each core.", { max: 1024 }),
   w("runtime", oneOf("bun", "deno"), "bun", "G", "start", "works", "JavaScript runtime the workers run on."),
   w("mesh", "string", "default", "G", "start", "works", "Name of the mesh; hosts on one bus with the same name work as one pooler."),

@@ -1,5 +1,6 @@
 // Reads an auth_file: one `"user" "secret"` a line, "" for a quote inside, `;` starts a comment line,
-// further fields are left alone. As in PgBouncer the last line of a user wins. Stricter in two points:
+// further fields are left alone. As in PgBouncer the last line of a user wins, unless all of them are to count
+// (auth_several_secrets). Stricter in two points:
 // a field ends on its line, and a broken line is reported and skipped (PgBouncer drops the rest of the
 // file). Messages give line numbers, never a secret.
 
@@ -19,6 +20,13 @@ export interface UserSecret {
   readonly user: string;
   readonly kind: SecretKind;
   readonly secret: string;
+  /** of its further lines; with auth_several_secrets the first one is above */
+  readonly others?: readonly UserSecret[];
+}
+
+/** All that a user may prove to have, the first one first. */
+export function secretsOf(user: UserSecret): readonly UserSecret[] {
+  return [user, ...user.others ?? []];
 }
 
 export interface Userlist {
@@ -29,6 +37,8 @@ export interface Userlist {
 
 export const MAX_USER_BYTES = 128;
 const MAX_SECRET_BYTES = 65531;
+/** A login tries all of them. */
+const MAX_SECRETS = 4;
 
 const MD5 = /^md5[0-9a-f]{32}$/;
 const SCRAM =
@@ -76,8 +86,8 @@ function parseLine(line: string): Line {
   return { user, kind: secretKind(secret), secret };
 }
 
-/** `file` names the file in messages. */
-export function parseUserlist(text: string, file: string): Userlist {
+/** `file` names the file in messages; `several`: all lines of a user count. */
+export function parseUserlist(text: string, file: string, several = false): Userlist {
   const users = new Map<string, UserSecret>();
   const lines = new Map<string, number>();
   const problems: Problem[] = [];
@@ -92,7 +102,7 @@ export function parseUserlist(text: string, file: string): Userlist {
       continue;
     }
     const earlier = lines.get(line.user);
-    if (earlier !== undefined) {
+    if (earlier !== undefined && !several) {
       const message = `user ${quote(line.user)} stood in line ${earlier} already, this line wins`;
       warnings.push({ file, line: number, message });
     }
@@ -103,7 +113,18 @@ export function parseUserlist(text: string, file: string): Userlist {
       warnings.push({ file, line: number, message });
     }
     lines.set(line.user, number);
-    users.set(line.user, Object.freeze(line));
+    const first = several ? users.get(line.user) : undefined;
+    if (first === undefined) {
+      users.set(line.user, Object.freeze(line));
+      continue;
+    }
+    const others = [...first.others ?? [], Object.freeze(line)];
+    if (others.length === MAX_SECRETS) {
+      const message = `user ${quote(line.user)} has more than ${MAX_SECRETS} secrets`;
+      problems.push({ file, line: number, message });
+    } else if (others.length < MAX_SECRETS) {
+      users.set(line.user, Object.freeze({ ...first, others: Object.freeze(others) }));
+    }
   }
   return { users, problems, warnings };
 }

@@ -61,14 +61,16 @@ export type ScramServerOptions = {
    * client, else null, the default. With it, a client that says it was not offered is refused.
    */
   channelBinding?: Uint8Array | null;
+  /** More secrets of the user, any of which will do; of the same salt and iterations. */
+  others?: readonly ScramSecret[];
   /** Our part of the nonce, for tests; random if absent. */
   nonce?: string;
 };
 
 export type ScramServerReply = { ok: true; reply: Uint8Array } | ScramFailure;
 export type ScramServerResult =
-  /** clientKey, with the secret's serverKey, can log in to a server that has the same secret. */
-  | { ok: true; reply: Uint8Array; clientKey: Uint8Array }
+  /** clientKey, with the serverKey of the secret that was proved, can log in to a server that has the same. */
+  | { ok: true; reply: Uint8Array; clientKey: Uint8Array; secret: ScramSecret }
   | ScramFailure;
 /** SQLSTATE and text for the client: 28P01 = wrong password, others = protocol violations. */
 export type ScramFailure = { ok: false; sqlstate: string; message: string };
@@ -82,6 +84,7 @@ const malformed = (what: string) => failure("08P01", `malformed SCRAM message ($
 /** The server's side: first(client-first) -> reply, then final(client-final) -> reply or failure. */
 export class ScramServerExchange {
   readonly #secret: ScramSecret;
+  readonly #others: readonly ScramSecret[];
   readonly #doomed: boolean;
   readonly #plus: boolean;
   readonly #binding: Uint8Array | null;
@@ -94,6 +97,7 @@ export class ScramServerExchange {
 
   constructor(secret: ScramSecret | MockScramSecret, options: ScramServerOptions = {}) {
     this.#secret = secret;
+    this.#others = options.others ?? [];
     this.#doomed = "mock" in secret;
     this.#plus = options.mechanism === scramSha256Plus;
     this.#binding = options.channelBinding ?? null;
@@ -169,12 +173,15 @@ export class ScramServerExchange {
       `${this.#clientFirstBare},${this.#serverFirst},${withoutProof}`,
     );
     // All of it is computed for a mock secret too: time must not tell who exists.
-    const { storedKey, serverKey } = this.#secret;
-    const clientKey = xor(proof, hmac(storedKey, authMessage));
-    const proven = timingSafeEqual(sha256(clientKey), storedKey);
+    let proven: { secret: ScramSecret; clientKey: Uint8Array } | null = null;
+    for (const secret of [this.#secret, ...this.#others]) {
+      const clientKey = xor(proof, hmac(secret.storedKey, authMessage));
+      if (timingSafeEqual(sha256(clientKey), secret.storedKey)) proven = { secret, clientKey };
+    }
+    const { serverKey } = proven?.secret ?? this.#secret;
     const signature = hmac(serverKey, authMessage);
-    if (!proven || this.#doomed) return failure("28P01", "SASL authentication failed");
-    return { ok: true, reply: latin1Bytes(`v=${encodeBase64(signature)}`), clientKey };
+    if (proven === null || this.#doomed) return failure("28P01", "SASL authentication failed");
+    return { ok: true, reply: latin1Bytes(`v=${encodeBase64(signature)}`), ...proven };
   }
 
   #bindingFailure(value: string): ScramFailure | null {

@@ -496,6 +496,18 @@ test("loadConfig() reads the rules of auth_type = hba and the maps they name", (
   );
 });
 
+test("loadConfig() counts all secrets of a user only where it is told to", () => {
+  const files = { "users.txt": '"u" "1"\n"u" "2"\n' };
+  const text = (several: number) =>
+    iniWith(`auth_file = users.txt\nauth_several_secrets = ${several}`);
+  const [last, all] = [configOf(text(0), files), configOf(text(1), files)];
+  assert.is(last.userlist.get("u")?.secret, "2");
+  assert.is(last.userlist.get("u")?.others, undefined);
+  assert.is(all.userlist.get("u")?.secret, "1");
+  assert.equal(all.userlist.get("u")?.others?.map(({ secret }) => secret), ["2"]);
+  assert.is.not(all.hash, configOf(text(1), { "users.txt": '"u" "1"\n"u" "3"\n' }).hash);
+});
+
 test("loadConfig() lists a thousand problems and counts the others", () => {
   const { problems } = load(`[pgbouncer]\n${"nonsense\n".repeat(300_000)}`);
   assert.is(problems.length, 1001);

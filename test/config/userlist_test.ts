@@ -1,7 +1,7 @@
 // auth_file: users and secrets, the kinds of secrets, line numbers, limits.
 
 import { assert, suite } from "../support/harness.ts";
-import { parseUserlist, secretKind } from "../../shared/config/mod.ts";
+import { parseUserlist, secretKind, secretsOf } from "../../shared/config/mod.ts";
 import { lines } from "./fixtures.ts";
 
 const test = suite("userlist");
@@ -99,6 +99,18 @@ test("parseUserlist() lets the last line of a user win, with a warning", () => {
   const list = parseUserlist('"u" "1"\n"v" "2"\n"u" "3"\n', "users.txt");
   assert.is(list.users.get("u")?.secret, "3");
   assert.equal(lines(list.warnings), ['3: user "u" stood in line 1 already, this line wins']);
+});
+
+test("parseUserlist() keeps all lines of a user when several are to count", () => {
+  const list = parseUserlist('"u" "1"\n"v" "2"\n"u" "3"\n"u" "4"\n', "users.txt", true);
+  assert.equal(list.warnings, []);
+  assert.equal(secretsOf(list.users.get("u")!).map(({ secret }) => secret), ["1", "3", "4"]);
+  assert.equal(secretsOf(list.users.get("v")!).map(({ secret }) => secret), ["2"]);
+  const many = parseUserlist('"u" "x"\n'.repeat(6), "users.txt", true);
+  assert.equal(lines(many.problems), [
+    '5: user "u" has more than 4 secrets',
+    '6: user "u" has more than 4 secrets',
+  ]);
 });
 
 test("parseUserlist() warns when a secret starts like a SCRAM secret but is none", () => {

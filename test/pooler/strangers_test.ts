@@ -1,5 +1,7 @@
 // What stands in for unknown users: always the same for a name, as often of each kind as known users are, and of no use.
 
+import { ControlLink } from "../../services/pooler/plane/control_link.ts";
+import type { Credential } from "../../services/pooler/plane/credentials.ts";
 import { Strangers } from "../../services/pooler/plane/strangers.ts";
 import { secretKind, type UserSecret } from "../../shared/config/mod.ts";
 import {
@@ -8,6 +10,7 @@ import {
   md5Secret,
   ScramClientExchange,
   scramKeys,
+  type ScramSecret,
   ScramServerExchange,
 } from "../../shared/wire/mod.ts";
 import { assert, suite } from "../support/harness.ts";
@@ -34,10 +37,16 @@ function users(scram: number, md5: number, plain: number, none = 0): UserSecret[
 /** The share of names that seem to have a SCRAM secret. */
 function share(strangers: Strangers, lookedUp = false): number {
   const names = Array.from({ length: 2000 }, (_, i) => `name ${i}`);
-  const scram = names.filter((name) =>
-    strangers.credential(name, 4096, "md5", lookedUp).scram !== null
-  );
+  const scram = names.filter((name) => strangers.credential(name, 4096, "md5", lookedUp).hasScram);
   return scram.length / names.length;
+}
+
+/** What a client is asked to prove; nothing has to be derived for it. */
+function offeredBy(credential: Credential): readonly ScramSecret[] {
+  let offered: readonly ScramSecret[] = [];
+  const control = new ControlLink(() => {});
+  credential.scramSecrets(control, key, 4096, (secrets) => offered = secrets);
+  return offered;
 }
 
 const test = suite("strangers");
@@ -78,20 +87,20 @@ test("a stranger is the same on all workers and at each time, and no other", () 
     const secrets = new Set<string>();
     for (let i = 0; i < 50; i++) {
       const [a, b] = strangers.map((each) => each.credential(`n${i}`, 4096, method, false));
-      assert.is(a!.secret, b!.secret);
+      assert.is(a!.identity, b!.identity);
       assert.is(a!.isMock, true);
-      secrets.add(a!.secret);
-      assert.is.not(other.credential(`n${i}`, 4096, method, false).secret, a!.secret);
+      secrets.add(a!.identity);
+      assert.is.not(other.credential(`n${i}`, 4096, method, false).identity, a!.identity);
     }
     assert.is(secrets.size, 50);
   }
-  const scram = strangers[0]!.credential("n", 5000, "scram-sha-256", false).scram;
+  const [scram] = offeredBy(strangers[0]!.credential("n", 5000, "scram-sha-256", false));
   assert.is(scram?.iterations, 5000);
   assert.is(scram?.salt.length, 16);
 });
 
 test("nobody proves to be a stranger, whatever key is tried", () => {
-  const { scram } = new Strangers(key).credential("n", 4096, "scram-sha-256", false);
+  const [scram] = offeredBy(new Strangers(key).credential("n", 4096, "scram-sha-256", false));
   const server = new ScramServerExchange(scram!);
   const client = new ScramClientExchange();
   const first = server.first(client.first());

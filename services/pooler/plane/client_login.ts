@@ -2,7 +2,7 @@
 // of who it is, the checks of what it asks for, and the greeting. Cold code.
 // Until the proof is right nothing tells whether the user or the database exists.
 
-import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import process from "node:process";
 import {
   type DatabaseConfig,
@@ -25,18 +25,13 @@ import {
   initialPacketLengthProblem,
   isCancelRequest,
   latestProtocolMinor,
-  md5Secret,
   mockScramSecret,
   negotiateProtocolVersion,
-  preparePassword,
   readInt32,
-  scramKeys,
   type ScramSecret,
-  scramSecretMatches,
   ScramServerExchange,
   scramSha256,
   scramSha256Plus,
-  verifyMd5Response,
 } from "../../../shared/wire/mod.ts";
 import { authTarget } from "./auth_query.ts";
 import type { ClientGate } from "./client_gate.ts";
@@ -58,11 +53,12 @@ const passwordMax = 16 * 1024;
 const ownerName = "pgbouncer";
 /** How long a login waits for a server to try what the client asks for. */
 const trialMs = 3000;
-const utf8 = new TextEncoder();
 const lossy = new TextDecoder();
 const no = Uint8Array.of(0x4e);
 const yes = Uint8Array.of(0x53);
 const tlsHandshake = 0x16;
+
+type Secrets = readonly [ScramSecret, ...ScramSecret[]];
 
 type Step =
   /** Initial packets; leaves with a startup packet or a cancel request. */
@@ -71,7 +67,7 @@ type Step =
   | { at: "cleartext" }
   | { at: "md5"; salt: Uint8Array }
   /** `binding`: what the channel is bound with if the client wants that; null = it was not offered. */
-  | { at: "saslInitial"; secret: ScramSecret; binding: Uint8Array | null }
+  | { at: "saslInitial"; secrets: Secrets; binding: Uint8Array | null }
   | { at: "saslFinal"; exchange: ScramServerExchange }
   /** A result of the control thread, a server's greeting or a cancel's end is awaited. */
   | { at: "waiting" }
@@ -417,7 +413,7 @@ export class ClientLogin {
     credential: Credential,
   ): void {
     // A SCRAM secret can be proved by SCRAM alone.
-    const isMd5 = method === "md5" && (credential.md5 ?? credential.password) !== null;
+    const isMd5 = method === "md5" && !credential.hasScram;
     if (isMd5) {
       const salt = new Uint8Array(randomBytes(4));
       this.#ask({ at: "md5", salt }, authenticationMd5(salt));
@@ -468,50 +464,52 @@ export class ClientLogin {
 
   #offerScram(credential: Credential): void {
     const plane = this.#client.plane;
-    const offer = (secret: ScramSecret | null) => {
+    const offer = ([first, ...others]: readonly ScramSecret[]) => {
       if (this.#step.at === "over") return;
       const { mockKey, settings: { scramIterations } } = plane;
-      const known = secret ?? mockScramSecret(mockKey, this.#client.user, scramIterations);
+      const known = first ?? mockScramSecret(mockKey, this.#client.user, scramIterations);
+      const secrets: Secrets = [known, ...others];
       const binding = this.#client.stream.tls?.context.endPoint ?? null;
       const mechanisms = binding === null ? [scramSha256] : [scramSha256Plus, scramSha256];
-      this.#ask({ at: "saslInitial", secret: known, binding }, authenticationSasl(mechanisms));
+      this.#ask({ at: "saslInitial", secrets, binding }, authenticationSasl(mechanisms));
     };
     this.#later((done) => {
       const { control, mockKey, settings } = plane;
-      credential.scramSecret(control, mockKey, settings.scramIterations, (secret) => {
-        done(() => offer(secret));
+      credential.scramSecrets(control, mockKey, settings.scramIterations, (secrets) => {
+        done(() => offer(secrets));
       });
     });
   }
 
   #password(body: Uint8Array): void {
     const step = this.#step;
+    const credential = this.#credential as Credential;
     switch (step.at) {
       case "cleartext":
-        this.#checkCleartext(body);
+        this.#later((done) => {
+          const { control } = this.#client.plane;
+          credential.provesPassword(withoutZero(body), control, (right) => {
+            done(() => this.#judge(right));
+          });
+        });
         return;
-      case "md5": {
-        const { user, md5, password, isMock } = this.#credential as Credential;
-        const secret = md5 ?? md5Secret(user, password ?? "");
-        const right = verifyMd5Response(secret, step.salt, withoutZero(body));
-        if (right && !isMock) this.#proven();
-        else this.#refuse(refusals.passwordFailed);
+      case "md5":
+        this.#judge(credential.provesMd5(step.salt, withoutZero(body)));
         return;
-      }
       case "saslInitial": {
         const first = saslInitial(body);
         if (first === null) {
           this.#refuse({ code: "08P01", message: "malformed SASLInitialResponse message" });
           return;
         }
-        const { secret, binding: channelBinding } = step;
+        const { secrets: [secret, ...others], binding: channelBinding } = step;
         const { mechanism } = first;
         const isPlus = mechanism === scramSha256Plus && channelBinding !== null;
         if (mechanism !== scramSha256 && !isPlus) {
           this.#refuse(refusals.badMechanism);
           return;
         }
-        const exchange = new ScramServerExchange(secret, { mechanism, channelBinding });
+        const exchange = new ScramServerExchange(secret, { mechanism, channelBinding, others });
         const result = exchange.first(first.data);
         if (!result.ok) {
           this.#refuse({ code: result.sqlstate, message: result.message });
@@ -526,17 +524,11 @@ export class ClientLogin {
           this.#refuse({ code: result.sqlstate, message: result.message });
           return;
         }
-        const credential = this.#credential as Credential;
         if (credential.isMock) {
           this.#refuse(refusals.saslFailed);
           return;
         }
-        if (credential.scram !== null) {
-          credential.scramKeys = {
-            clientKey: result.clientKey,
-            serverKey: credential.scram.serverKey,
-          };
-        }
+        credential.onScramProof(result.secret, result.clientKey);
         this.#client.stream.sendBytes(authenticationSaslFinal(result.reply));
         this.#proven();
         return;
@@ -544,31 +536,9 @@ export class ClientLogin {
     }
   }
 
-  #checkCleartext(body: Uint8Array): void {
-    const credential = this.#credential as Credential;
-    const given = withoutZero(body);
-    const client = this.#client;
-    const judge = (right: boolean) => {
-      if (right && given.length > 0 && !credential.isMock) this.#proven();
-      else this.#refuse(refusals.passwordFailed);
-    };
-    if (credential.password !== null) {
-      // As PostgreSQL would judge it, which has no clear text to compare with.
-      return judge(sameText(preparePassword(credential.password), preparePassword(given)));
-    }
-    if (credential.md5 !== null) {
-      const computed = md5Secret(credential.user, given);
-      return judge(sameText(utf8.encode(credential.md5), utf8.encode(computed)));
-    }
-    const scram = credential.scram;
-    if (scram === null) return judge(false);
-    this.#later((done) => {
-      client.plane.control.saltedPassword(given, scram.salt, scram.iterations, (salted) => {
-        const right = salted !== null && scramSecretMatches(scram, salted);
-        if (right) credential.scramKeys = scramKeys(salted);
-        done(() => judge(right));
-      });
-    });
+  #judge(right: boolean): void {
+    if (right) this.#proven();
+    else this.#refuse(refusals.passwordFailed);
   }
 
   // --- what it asked for
@@ -749,12 +719,6 @@ function endsIdleSessions(parameters: ParameterSet): boolean {
   return parameters.extras.some(([name, value]) =>
     name.toLowerCase() === "idle_session_timeout" && parseFloat(value) !== 0
   );
-}
-
-/** Equal or not, in a time that does not depend on where they differ. */
-function sameText(a: Uint8Array, b: Uint8Array): boolean {
-  const digest = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest();
-  return timingSafeEqual(digest(a), digest(b));
 }
 
 function saslInitial(body: Uint8Array): { mechanism: string; data: Uint8Array } | null {

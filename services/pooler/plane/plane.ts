@@ -43,7 +43,7 @@ import { ClientGate } from "./client_gate.ts";
 import { ClientSession } from "./client.ts";
 import { statsLine } from "./console/mod.ts";
 import type { ControlLink } from "./control_link.ts";
-import { Credential } from "./credentials.ts";
+import { Credential, sameSecrets } from "./credentials.ts";
 import { Departures } from "./departures.ts";
 import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
@@ -209,7 +209,7 @@ export class Plane {
     this.strangers.know(config.userlist.values());
     for (const user of this.#credentials.keys()) {
       const isSame = this.settings.scramIterations === before.settings.scramIterations &&
-        before.userlist.get(user)?.secret === config.userlist.get(user)?.secret;
+        sameSecrets(before.userlist.get(user), config.userlist.get(user));
       if (!isSame) this.#credentials.delete(user);
     }
     for (const listener of this.#listeners) listener.onConfig();

@@ -210,9 +210,9 @@ export class Pool implements LeaseOwner, SlotHolder {
   adopt(credential: Credential): void {
     const known = this.credential;
     if (known === credential) return;
-    if (known !== null && known.secret === credential.secret) {
+    if (known !== null && known.identity === credential.identity) {
       if (known.scramKeys !== null) return;
-      known.scramKeys = credential.scramKeys;
+      known.learn(credential);
     } else {
       this.credential = credential;
       this.password = credential.password;

@@ -94,4 +94,29 @@ tests("a server whose secret was made anew is named as the reason", async () => 
   await pooler.stop();
 });
 
+// Of a user with a new password and an old one, whoever had the other was locked out until all had the same.
+tests("with several secrets a password is changed without a gap", async () => {
+  await postgres.query("CREATE ROLE rotating LOGIN PASSWORD 'new'");
+  for (const auth of ["scram-sha-256", "md5", "plain"]) {
+    const pooler = await startPgweir({
+      ini: {
+        databases: { postgres: server },
+        pgbouncer: { auth_type: auth, auth_several_secrets: 1 },
+      },
+      userlist: `"rotating" "new"\n"rotating" "old"\n`,
+    });
+    for (const password of ["new", "old"]) {
+      const login = { user: "rotating", database: "postgres", password };
+      const client = await RawClient.login(pooler, login);
+      assert.equal(await client.query("SELECT session_user"), [["rotating"]]);
+      await client.end();
+    }
+    let refused = "";
+    await RawClient.login(pooler, { user: "rotating", database: "postgres", password: "older" })
+      .catch((error: ServerError) => refused = error.code);
+    assert.is(refused, "28P01");
+    await pooler.stop();
+  }
+});
+
 tests.run();
