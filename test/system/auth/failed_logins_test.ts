@@ -55,11 +55,11 @@ tests.after(async () => {
   await postgres.stop("immediate");
 });
 
-const fails = (user: string, database: string, password: string, code: string) => async () => {
+const fails = (user: string, database: string, password: string, code: RegExp) => async () => {
   let got = "in";
   await RawClient.login(pooler, { user, database, password })
     .catch((error) => got = error instanceof ServerError ? error.code : String(error));
-  assert.is(got, code);
+  assert.match(got, code);
 };
 
 /** Leaves after the first message of the pooler, or at once. */
@@ -72,13 +72,14 @@ const leaves = (database: string, after: number) => async () => {
 };
 
 const WAYS: Readonly<Record<string, () => Promise<void>>> = {
-  "a wrong password": fails("app", "shop", "wrong", "28P01"),
-  "a wrong clear password": fails("app", "clear", "wrong", "28P01"),
-  "an unknown user": fails("stranger", "shop", "right", "28P01"),
-  "an unknown database": fails("app", "nowhere", "right", "28000"),
-  "a rule that rejects": fails("app", "rejected", "right", "28000"),
-  "no rule": fails("app", "none", "right", "28000"),
-  "a server that is down": fails("app", "dead", "right", "08006"),
+  "a wrong password": fails("app", "shop", "wrong", /^28P01$/),
+  "a wrong clear password": fails("app", "clear", "wrong", /^28P01$/),
+  "an unknown user": fails("stranger", "shop", "right", /^28P01$/),
+  "an unknown database": fails("app", "nowhere", "right", /^28000$/),
+  "a rule that rejects": fails("app", "rejected", "right", /^28000$/),
+  "no rule": fails("app", "none", "right", /^28000$/),
+  "a server that is down": // Whoever comes when a new attempt is due waits for it.
+    fails("app", "dead", "right", /^(08006|53300)$/),
   "a look-up that is left": leaves("shop", 0),
   "a proof that is not given": leaves("shop", 1),
   "a clear password that is not given": leaves("clear", 1),
