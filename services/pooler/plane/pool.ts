@@ -388,7 +388,7 @@ export class Pool implements LeaseOwner, SlotHolder {
     const { name, user } = this.database;
     if (this.user !== user || !this.plane.config.databases.has(name)) return false;
     const { password, credential } = this;
-    return password !== null || credential === null || credential.scram === null ||
+    return password !== null || credential === null || !credential.hasScram ||
       credential.scramKeys !== null;
   }
 
