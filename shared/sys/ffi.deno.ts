@@ -76,7 +76,9 @@ function pointerAt(buffer: NativeBuffer, offset: number): Pointer {
   const known = buffer.pointers.get(offset);
   if (known !== undefined) return known;
   const pointer = pointerOf(buffer.bytes.subarray(offset));
-  if (buffer.pointers.size < POINTERS_MAX) buffer.pointers.set(offset, pointer);
+  // Not the first ones for ever: what is frequent comes back at once.
+  if (buffer.pointers.size >= POINTERS_MAX) buffer.pointers.clear();
+  buffer.pointers.set(offset, pointer);
   return pointer;
 }
 

@@ -361,6 +361,28 @@ test("new TlsContext() says which setting is wrong, and why", () => {
   }
 });
 
+test("TlsContext.admits() a few steps of handshakes per batch of events", () => {
+  const [, server] = tlsContexts();
+  const admitted = (now: number) => Array.from({ length: 20 }, () => server.admits(now));
+  for (const now of [1e9, 1e9 + 1]) {
+    const steps = admitted(now);
+    assert.is(steps.filter((is) => is).length, 8);
+    assert.is(steps.lastIndexOf(true), 7);
+  }
+});
+
+test("many handshakes that come together are all done, a few at a time", () =>
+  withRig(async (rig) => {
+    const [client, server] = tlsContexts();
+    const pairs: (readonly [Peer, Peer])[] = [];
+    for (let i = 0; i < 60; i++) pairs.push(await rig.pair());
+    for (const [near, far] of pairs) {
+      near.stream.startTls(client);
+      far.stream.startTls(server);
+    }
+    await rig.until("the handshakes", () => pairs.flat().every(({ secured }) => secured === ""));
+  }));
+
 test("a key with a password is an error, and asks nobody", () => {
   const { server, authority } = certificates();
   const encrypted = authority.encryptKey(server.keyFile, "secret");

@@ -217,6 +217,47 @@ test("direct TLS by OpenSSL's own client", async () => {
   signal(child.pid!, "SIGKILL");
 });
 
+/** Like openSslClient(), but it takes commands: a line that begins with K updates keys, with R renegotiates. */
+function commandedClient(...more: string[]) {
+  return spawn("openssl", [
+    ...["s_client", "-connect", `127.0.0.1:${pooler.port}`, "-alpn", "postgresql"],
+    ...["-CAfile", authority.caFile, ...more],
+  ]);
+}
+
+test("a client may ask for new keys, in the middle of what it sends", async () => {
+  const child = commandedClient("-tls1_3");
+  let answer = "";
+  for (const output of [child.stdout, child.stderr]) {
+    output.on("data", (bytes: Uint8Array) => answer += Buffer.from(bytes).toString("latin1"));
+  }
+  child.stdin.write(startupPacket({ user: "postgres", database: "postgres" }));
+  await until("the greeting", () => answer.includes("Z\0\0\0\x05I"));
+  for (const text of ["first", "second", "third"]) {
+    child.stdin.write("K\n");
+    await until("new keys", () => answer.includes("KEYUPDATE"));
+    answer = "";
+    const query = [f.P("", `SELECT '${text} key'`), f.B(), f.D("P", ""), f.E(), f.S()];
+    child.stdin.write(concatBytes(...query));
+    await until("the row", () => answer.includes(`${text} key`));
+  }
+  signal(child.pid!, "SIGKILL");
+});
+
+test("a client can't renegotiate, and nobody else notices", async () => {
+  const child = commandedClient("-tls1_2");
+  let said = "";
+  for (const output of [child.stdout, child.stderr]) {
+    output.on("data", (bytes: Uint8Array) => said += Buffer.from(bytes).toString("latin1"));
+  }
+  child.stdin.write(startupPacket({ user: "postgres", database: "postgres" }));
+  await until("the greeting", () => said.includes("Z\0\0\0\x05I"));
+  child.stdin.write("R\n");
+  await until("the refusal", () => /no renegotiation|alert/.test(said));
+  signal(child.pid!, "SIGKILL");
+  assert.is((await psql(target(pooler, "sslmode=require"), "SELECT 6")).stdout, "6\n");
+});
+
 test("direct TLS, one byte at a time", async () => {
   const relay = await startRelay(poolers.get("prefer")!);
   relay.sessions.pieceBytes = 1;
