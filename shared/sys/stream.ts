@@ -372,8 +372,11 @@ export class Stream implements EventSource {
   #decrypt(tls: TlsSession, buffer: NativeBuffer, offset: number, length: number): number {
     const waited = tls.readWants;
     const count = tls.read(buffer, offset, length);
+    // A write that waited for input (a message of the handshake in two records) can go on now, perhaps.
+    const freesWrite = tls.writeWants !== EPOLLOUT;
+    if (freesWrite) tls.writeWants = EPOLLOUT;
     if (tls.hasMore) this.#readAgain(tls);
-    else if (tls.readWants !== waited) this.#watch();
+    if (freesWrite || tls.readWants !== waited) this.#watch();
     return count;
   }
 
