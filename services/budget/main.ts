@@ -5,12 +5,15 @@ import { randomBytes } from "node:crypto";
 import process from "node:process";
 import { type BusAddress, BusError, busOptions } from "../../shared/bus/mod.ts";
 import { type Config, loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
+import { configFrom, type HostOptions, readHanded } from "../../shared/host/mod.ts";
 import { setProcessName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger, LogOutput, logTargets } from "../../shared/telemetry/mod.ts";
 import { Coordinator } from "./coordinator.ts";
 import { type BudgetSeat, parseBudgetSeat } from "./seat.ts";
 
 const watchSupervisorMs = 500;
+/** A coordinator has no command line of its own to win over the file. */
+const noOptions: HostOptions = { quiet: false, verbose: 0, daemon: false, user: null };
 
 /** Runs a coordinator; returns the exit code. */
 export async function runBudget(configPath: string | null): Promise<number> {
@@ -18,7 +21,15 @@ export async function runBudget(configPath: string | null): Promise<number> {
     return fail(["start budget coordinator: no file is given, wanted pgweir budget file.ini"]);
   }
   const seat = seatFromEnvironment();
-  const loaded = loadConfig(configPath);
+  /** What is handed later, once there is somebody to take it. */
+  let take: (config: Config) => void = () => {};
+  const isHanded = seat !== null && typeof seat !== "string" && seat.handed;
+  const handed = isHanded
+    ? await readHanded(({ sources }) => take(configFrom(sources, noOptions)))
+    : null;
+  const loaded = handed === null
+    ? loadConfig(configPath)
+    : { config: configFrom(handed.sources, noOptions), problems: [], warnings: [] };
   const { config } = loaded;
   if (typeof seat === "string") return fail([seat]);
   if (config === null) {
@@ -46,11 +57,16 @@ export async function runBudget(configPath: string | null): Promise<number> {
   setProcessName("pgweir budget");
   const embedded = seat?.embedded != null;
   const coordinator = new Coordinator({ config, bus: address, embedded, logger });
-  const stopped = untilStopped(
-    seat,
-    logger,
-    () => reload(configPath, coordinator, logger, openLog),
-  );
+  take = (changed) => {
+    openLog(changed);
+    logger.setLevel(changed.settings.verbose > 0 ? "debug" : "info");
+    logger.setFormat(changed.settings.logFormat);
+    coordinator.setConfig(changed);
+    logger.info("configuration reloaded", { file: configPath });
+  };
+  const stopped = untilStopped(seat, logger, () => {
+    if (handed === null) reload(configPath, logger, take);
+  });
   const started = coordinator.start().catch((error) => {
     // Before anything was asked: what the file says of the bus cannot be used.
     if (!(error instanceof BusError)) throw error;
@@ -116,12 +132,7 @@ function untilStopped(
 }
 
 /** A file with problems changes nothing. */
-function reload(
-  path: string,
-  coordinator: Coordinator,
-  logger: Logger,
-  openLog: (config: Config) => void,
-): void {
+function reload(path: string, logger: Logger, take: (config: Config) => void): void {
   const { config, problems } = loadConfig(path);
   if (config === null) {
     for (const problem of problems) logger.error(`reload: ${problemText(problem)}`);
@@ -131,13 +142,8 @@ function reload(
     return;
   }
   try {
-    openLog(config);
+    take(config);
   } catch (error) {
     logger.error(`reload: ${(error as Error).message}, nothing is changed`);
-    return;
   }
-  logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
-  logger.setFormat(config.settings.logFormat);
-  coordinator.setConfig(config);
-  logger.info("configuration reloaded", { file: path });
 }

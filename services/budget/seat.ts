@@ -11,6 +11,8 @@ export interface BudgetSeat {
   readonly embedded: { readonly servers: readonly string[]; readonly token: string } | null;
   /** The coordinator ends when this process is gone. */
   readonly supervisorPid: number;
+  /** The supervisor hands the configuration over on standard input. */
+  readonly handed: boolean;
 }
 
 /** Reads the variable's JSON; a string says what is wrong with it. */
@@ -36,5 +38,6 @@ export function parseBudgetSeat(text: string): BudgetSeat | string {
     mesh,
     embedded: embedded ? { servers: busUrl.split(","), token: busToken } : null,
     supervisorPid: supervisorPid as number,
+    handed: value["handed"] === true,
   };
 }

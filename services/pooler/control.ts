@@ -38,6 +38,7 @@ import { saltedPassword } from "../../shared/wire/mod.ts";
 import { Commands } from "./commands.ts";
 import { LocalBudget } from "./local_budget.ts";
 import { LoneWorkforce } from "./lone_workforce.ts";
+import { MeshAuthority } from "./mesh_authority.ts";
 import {
   Gauge,
   gaugeCount,
@@ -57,6 +58,9 @@ const cancelTimeoutMs = 5000;
 const watchSupervisorMs = 100;
 /** Who counts backends may have been restarted, and knows nothing of those that do not change. */
 const backendsMs = 5000;
+
+/** Asks for nothing: the plane takes the state over. */
+const lookOnly: Command = { kind: "wait_close", database: null };
 
 const shutdownTexts: Readonly<Record<ShutdownMode, string>> = {
   now: "shutting down at once",
@@ -78,10 +82,14 @@ export class Control {
   #state: WorkerState = "starting";
   #addresses: readonly string[] = [];
   #nextCancel = 1;
-  readonly #executor: Executor;
+  /** null in a fleet: there its supervisor has commands carried out. */
+  readonly #executor: Executor | null;
+  readonly #mesh: MeshAuthority;
   readonly #commands: Commands;
   readonly #performances = new Map<number, (performed: Performed) => void>();
   #nextPerformance = 1;
+  /** What operators have made of the pooler. */
+  #operated: OperatorState;
   /** null where the limits are the mesh's. */
   readonly #localBudget: LocalBudget | null;
   #backends: readonly PoolBackends[] = [];
@@ -94,20 +102,24 @@ export class Control {
     config: Config,
     seat: FleetSeat,
     host: HostProcess | null,
-    live: LiveConfig,
+    live: LiveConfig | null,
+    state: OperatorState,
     logger: Logger,
   ) {
     this.#config = config;
     this.#seat = seat;
     this.#host = host;
     this.#logger = logger;
-    const workforce = new LoneWorkforce({
-      perform: (command, state, again) => this.#perform(command, state, again),
-      takeConfig: (changed) => this.#takeConfig(changed),
-      shutdown: (mode) => this.#shutdown(mode),
-    }, live);
-    this.#executor = new Executor(workforce);
-    this.#commands = new Commands(this.#executor, logger, (id, outcome) => {
+    this.#operated = state;
+    this.#mesh = new MeshAuthority(seat.supervisor, () => this.#bus);
+    this.#executor = live === null ? null : new Executor(
+      new LoneWorkforce({
+        perform: (command, state, again) => this.#perform(command, state, again),
+        takeConfig: (changed) => this.#takeConfig(changed),
+        shutdown: (mode) => this.#shutdown(mode),
+      }, live),
+    );
+    this.#commands = new Commands(this.#executor ?? this.#mesh, logger, (id, outcome) => {
       this.#tell({ type: "commanded", id, outcome });
     });
     const isLocal = seat.bus === null || config.settings.budgetMode === "static";
@@ -149,13 +161,12 @@ export class Control {
     process.on("SIGHUP", () => {
       this.#reopenLog();
       this.#logger.info("got SIGHUP, re-reading config");
-      void this.#executor.execute({ kind: "reload" });
+      void this.#give({ kind: "reload" });
     });
     const onSignal = (signal: NodeJS.Signals, command: Command) => {
-      process.on(signal, async () => {
+      process.on(signal, () => {
         this.#logger.info(`got ${signal}, ${command.kind.toUpperCase()}`);
-        const { refusal } = await this.#executor.execute(command);
-        if (refusal !== null) this.#logger.warning(refusal.message);
+        void this.#give(command);
       });
     };
     onSignal("SIGUSR1", { kind: "pause", database: null });
@@ -167,6 +178,13 @@ export class Control {
       this.#logger.warning("supervisor is gone, stopping");
       this.#stopNow();
     }, watchSupervisorMs));
+  }
+
+  /** A signal concerns all workers, as a command of the console does. */
+  async #give(command: Command): Promise<void> {
+    const { refusal, notice } = await (this.#executor ?? this.#mesh).execute(command);
+    if (refusal !== null) this.#logger.warning(refusal.message);
+    if (notice !== null) this.#logger.warning(notice);
   }
 
   #reopenLog(): void {
@@ -198,6 +216,13 @@ export class Control {
     this.#tell({ type: "config", config });
     this.#localBudget?.setConfig(config);
     this.#announce();
+  }
+
+  /** The supervisor has something new for all workers. */
+  takeOver(config: Config, state: OperatorState): void {
+    if (config.hash !== this.#config.hash) this.#takeConfig(config);
+    this.#operated = state;
+    void this.#perform(lookOnly, state, true);
   }
 
   /** Has the plane do its part of a command. */
@@ -235,6 +260,7 @@ export class Control {
         leaseMs: this.#localBudget === null ? this.#config.settings.budgetLeaseMs : null,
       } satisfies ToPlane,
     );
+    if (this.#operated.revision > 0) void this.#perform(lookOnly, this.#operated, true);
   }
 
   #tell(message: ToPlane): void {
@@ -377,6 +403,10 @@ export class Control {
       this.#announce();
       this.#tell({ type: "refresh" });
     });
+    joined.subscribe(joined.subjects.consoleWorker(workerId), ({ command, state, again }) => {
+      return this.#perform(command, state, again);
+    });
+    joined.subscribe(joined.subjects.allPresence, (presence) => this.#mesh.heard(presence));
     this.#joinBudget(joined);
     this.#timers.push(setInterval(() => this.#announce(), presenceMs));
     this.#announce();
@@ -435,6 +465,7 @@ export class Control {
       servers: this.#gauges[Gauge.servers] as number,
       configHash: this.#config.hash,
       runtime: `${runtimeName} ${runtimeVersion()}`,
+      supervisor: this.#seat.supervisor,
     });
   }
 

@@ -4,13 +4,16 @@
 import process from "node:process";
 import { loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
 import {
+  configFrom,
   HostFailure,
   type HostOptions,
   HostProcess,
   LiveConfig,
+  readHanded,
   RecordingReader,
   withOptions,
 } from "../../shared/host/mod.ts";
+import { untouched } from "../../shared/console/mod.ts";
 import { setProcessName } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { Control } from "./control.ts";
@@ -25,6 +28,9 @@ export async function runPooler(
   options: HostOptions,
 ): Promise<number | "mesh"> {
   const seat = seatFromEnvironment();
+  if (typeof seat !== "string" && seat !== null && seat.supervisor !== "") {
+    return await runHanded(seat, options);
+  }
   const reader = new RecordingReader();
   const loaded = loadConfig(configPath, reader.read);
   const { warnings } = loaded;
@@ -48,7 +54,7 @@ export async function runPooler(
     host?.open();
     if (seat === null) { for (const warning of warnings) logger.warning(problemText(warning)); }
     const live = new LiveConfig(config, reader.texts, options, logger);
-    return await new Control(config, seat ?? loneSeat(), host, live, logger).run();
+    return await new Control(config, seat ?? loneSeat(), host, live, untouched, logger).run();
   } catch (error) {
     if (!(error instanceof HostFailure)) throw error;
     logger.fatal(error.message);
@@ -56,6 +62,21 @@ export async function runPooler(
   } finally {
     host?.close();
   }
+}
+
+/** A worker of a fleet goes by what its supervisor hands it: it looks at no file. */
+async function runHanded(seat: FleetSeat, options: HostOptions): Promise<number> {
+  let control: Control | null = null;
+  const { sources, state } = await readHanded((more) => {
+    control?.takeOver(configFrom(more.sources, options), more.state);
+  });
+  const config = configFrom(sources, options);
+  const { verbose, logFormat } = config.settings;
+  const level = verbose > 0 ? "debug" : "info";
+  const logger = createLogger({ component: "pooler", level, format: logFormat });
+  setProcessName("pgweir pooler");
+  control = new Control(config, seat, null, null, state, logger);
+  return await control.run();
 }
 
 /** The seat that the environment names, null if none; a text says what is wrong with it. */

@@ -15,6 +15,8 @@ export interface FleetSeat {
   readonly bus: { readonly servers: readonly string[]; readonly token: string | null } | null;
   /** Known to all workers of the fleet and to nobody else. */
   readonly fleetSecret: string;
+  /** The supervisor's name on the bus; "" = none. It hands the configuration over on standard input. */
+  readonly supervisor: string;
   /** The worker ends when this process is gone; 0 = nobody to watch. */
   readonly supervisorPid: number;
 }
@@ -30,6 +32,7 @@ export function loneSeat(): FleetSeat {
     mesh: "default",
     bus: null,
     fleetSecret,
+    supervisor: "",
     supervisorPid: 0,
   };
 }
@@ -65,5 +68,19 @@ export function parseSeat(text: string): FleetSeat | string {
   }
   const bus = { servers: busUrl.split(","), token: busToken === "" ? null : busToken };
   const pid = isWhole(supervisorPid) ? supervisorPid : 0;
-  return { index, count, workerId, incarnation, mesh, bus, fleetSecret, supervisorPid: pid };
+  const supervisor = value["supervisor"] ?? "";
+  if (supervisor !== "" && !isMeshName(supervisor)) {
+    return "read PGWEIR_FLEET: supervisor, wanted letters, digits, _ and -";
+  }
+  return {
+    index,
+    count,
+    workerId,
+    incarnation,
+    mesh,
+    bus,
+    fleetSecret,
+    supervisor: supervisor as string,
+    supervisorPid: pid,
+  };
 }

@@ -10,6 +10,8 @@ import { ServiceProcess } from "./service_process.ts";
 export interface CoordinatorOptions {
   /** argv. */
   readonly command: readonly string[];
+  /** What it is handed on its standard input; asked at each start. */
+  readonly input: () => string;
   /** The value of PGWEIR_BUDGET; asked at each start. */
   readonly seat: () => string;
   readonly logger: Logger;
@@ -37,11 +39,12 @@ export class Coordinator {
   }
 
   start(): void {
-    const { command, seat, passOn, logger } = this.#options;
+    const { command, seat, input, passOn, logger } = this.#options;
     try {
       this.#process = ServiceProcess.start({
         command,
         environment: { PGWEIR_BUDGET: seat() },
+        input: input(),
         passOn,
         onEnd: (ended) => this.#onEnd(ended),
         onFailure: (failure) => this.#again(performance.now(), failure.message),
@@ -55,9 +58,9 @@ export class Coordinator {
     }
   }
 
-  /** Passes SIGHUP on; one that does not listen for it yet ends by it and is started again. */
-  reload(): void {
-    this.#process?.signal("SIGHUP");
+  /** Writes to its standard input. */
+  hand(text: string): void {
+    this.#process?.hand(text);
   }
 
   /** Resolves when no process is left; it gives its leadership up before it ends. */

@@ -29,6 +29,8 @@ export interface FleetOptions {
   readonly count: number;
   /** argv of a worker. */
   readonly command: readonly string[];
+  /** What a worker that starts is handed on its standard input. */
+  readonly input: () => string;
   /** The value of PGWEIR_FLEET for the worker in a seat. */
   readonly seat: (index: number, identity: Identity) => string;
   readonly identities: Identities;
@@ -126,15 +128,18 @@ export class Fleet {
     if (worker !== null) worker.heardRan = this.#listening.ranMs;
   }
 
-  /**
-   * Sends SIGHUP to every ready worker; one that is still starting may not listen for it and would die of
-   * it, and it reads the present configuration anyway. Returns how many got it.
-   */
-  reload(): number {
-    return this.#workers.filter((worker) =>
-      worker !== null && this.#table.stateOf(worker.index) === "ready" &&
-      worker.process.signal("SIGHUP")
-    ).length;
+  /** Writes to the standard input of every worker, also of those that start. */
+  hand(text: string): void {
+    for (const worker of this.#workers) worker?.process.hand(text);
+  }
+
+  /** The ids of the workers that are ready. */
+  get readyIds(): number[] {
+    return this.#workers.flatMap((worker) =>
+      worker !== null && !worker.condemned && this.#table.stateOf(worker.index) === "ready"
+        ? [worker.identity.id]
+        : []
+    );
   }
 
   /**
@@ -175,7 +180,7 @@ export class Fleet {
   }
 
   async #nameAndStart(index: number): Promise<void> {
-    const { command, seat, identities, passOn } = this.#options;
+    const { command, seat, input, identities, passOn } = this.#options;
     const identity = await identities.take(this.#stopping.signal);
     if (identity === null) return;
     let process: ServiceProcess | null = null;
@@ -184,6 +189,7 @@ export class Fleet {
       process = ServiceProcess.start({
         command,
         environment: { PGWEIR_FLEET: seat(index, identity) },
+        input: input(),
         passOn,
         onEnd: (ended) => this.#onEnd(index, ended),
         onFailure: (failure) => this.#spawnFailed(index, failure),

@@ -27,6 +27,8 @@ const lasting: readonly string[] = ["NO_JETSTREAM", "REFUSED", "INVALID"];
 
 export class HostBus {
   readonly bus: Bus;
+  /** Of this supervisor on the bus. */
+  readonly name: string;
   /** Servers for the processes of this host, as a list with commas. May hold a login. */
   readonly url: string;
   readonly #embedded: EmbeddedBus | null;
@@ -44,13 +46,13 @@ export class HostBus {
     try {
       if (busUrl.length > 0) {
         const bus = await connectBus({ ...busOptions(settings), name, logger, background: true });
-        return new HostBus(bus, busUrl.join(","), null, logger);
+        return new HostBus(bus, name, busUrl.join(","), null, logger);
       }
       embedded = new EmbeddedBus({ logger });
       const token = newToken();
       const { url } = await embedded.start({ token });
       const bus = await connectBus({ servers: [url], token, name, mesh, logger });
-      return new HostBus(bus, url, embedded, logger);
+      return new HostBus(bus, name, url, embedded, logger);
     } catch (error) {
       await embedded?.close();
       const code = (error as NodeJS.ErrnoException).code;
@@ -60,8 +62,15 @@ export class HostBus {
     }
   }
 
-  private constructor(bus: Bus, url: string, embedded: EmbeddedBus | null, logger: Logger) {
+  private constructor(
+    bus: Bus,
+    name: string,
+    url: string,
+    embedded: EmbeddedBus | null,
+    logger: Logger,
+  ) {
     this.bus = bus;
+    this.name = name;
     this.url = url;
     this.#embedded = embedded;
     this.#logger = logger;

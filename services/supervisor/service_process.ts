@@ -5,6 +5,7 @@
 
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
+import type { Writable } from "node:stream";
 import type { StartFailure } from "./failure.ts";
 import { messageOf } from "./last_words.ts";
 import { LineSplitter } from "./output.ts";
@@ -15,6 +16,8 @@ export interface ServiceOptions {
   readonly command: readonly string[];
   /** Beside our own environment. */
   readonly environment: Readonly<Record<string, string>>;
+  /** Written to its standard input at once; more with `hand()`. */
+  readonly input: string;
   /** Takes a line that it wrote to its standard error. */
   readonly passOn: (line: string) => void;
   /** Called once; nothing of it is left then. */
@@ -31,6 +34,7 @@ export class ServiceProcess {
   /** Monotonic ms. */
   readonly startedAt = performance.now();
   readonly #lines: LineSplitter;
+  readonly #input: Writable;
   readonly #onEnd: (ended: ServiceProcess) => void;
   /** How it ended, once it has. */
   #end: string | null = null;
@@ -47,7 +51,7 @@ export class ServiceProcess {
       command.slice(1),
       {
         // Standard output is for the supervisor's ready text; what a service prints is a message.
-        stdio: ["ignore", 2, "pipe"],
+        stdio: ["pipe", 2, "pipe"],
         detached: true,
         env: { ...process.env, ...environment },
       },
@@ -61,11 +65,20 @@ export class ServiceProcess {
     this.#onEnd = options.onEnd;
     this.#lines = new LineSplitter(options.passOn);
     child.stderr!.on("data", (chunk: Uint8Array) => this.#lines.push(chunk));
+    // One that has ended takes no more: its end is heard of otherwise.
+    child.stdin!.on("error", () => {});
+    this.#input = child.stdin!;
+    this.hand(options.input);
     child.on("exit", (code, signal) => {
       this.#end = signal ?? `code ${code}`;
       this.#after(lastWordsMs, () => this.#finish());
     });
     child.on("close", () => this.#finish());
+  }
+
+  /** Writes to its standard input. */
+  hand(text: string): void {
+    if (this.running && text !== "") this.#input.write(text);
   }
 
   get running(): boolean {

@@ -9,6 +9,7 @@ import process from "node:process";
 export interface SignalTarget {
   stop(signal: "SIGINT" | "SIGTERM" | "SIGQUIT"): void;
   reload(): void;
+  operate(signal: "SIGUSR1" | "SIGUSR2"): void;
 }
 
 /** Returns the way to stop listening. */
@@ -18,6 +19,8 @@ export function onSignals(target: SignalTarget): () => void {
     ["SIGINT", () => target.stop("SIGINT")],
     ["SIGTERM", () => target.stop("SIGTERM")],
     ["SIGQUIT", () => target.stop("SIGQUIT")],
+    ["SIGUSR1", () => target.operate("SIGUSR1")],
+    ["SIGUSR2", () => target.operate("SIGUSR2")],
     ["SIGHUP", () => {
       if (hadTerminal && terminalIsGone()) target.stop("SIGTERM");
       else target.reload();

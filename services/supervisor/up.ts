@@ -17,6 +17,7 @@ import {
   RecordingReader,
   withOptions,
 } from "../../shared/host/mod.ts";
+import { type Command, Executor, type ShutdownMode } from "../../shared/console/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
 import type { UpCommand } from "./arguments.ts";
@@ -44,6 +45,7 @@ import {
 import { preparePostgres } from "./postgres_files.ts";
 import { maxConnections } from "./postmaster.ts";
 import { PresenceTable } from "./presence_table.ts";
+import { HostWorkforce } from "./workforce.ts";
 import { StopRequests } from "./stop_requests.ts";
 import { WorkerRegistry } from "./worker_registry.ts";
 
@@ -97,6 +99,8 @@ export class Up {
   #host: HostProcess | null = null;
   #logger: Logger = createLogger({ component: "supervisor", level: "info", format: "text" });
   #live: LiveConfig | null = null;
+  #workforce: HostWorkforce | null = null;
+  #executor: Executor | null = null;
   #postgres: LocalPostgres | null = null;
   #hostBus: HostBus | null = null;
   /** null in budget_mode static. */
@@ -159,15 +163,52 @@ export class Up {
       this.#logger.error((error as Error).message);
     }
     this.#logger.info("got SIGHUP, re-reading config");
-    const isDone = this.#live?.reload((config) => {
-      this.#host?.configureLog(config);
-      this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
-      this.#logger.setFormat(config.settings.logFormat);
+    void this.#give({ kind: "reload" });
+  }
+
+  /** SIGUSR1 and SIGUSR2, as PgBouncer takes them. */
+  operate(signal: "SIGUSR1" | "SIGUSR2"): void {
+    const kind = signal === "SIGUSR1" ? "pause" : "resume";
+    this.#logger.info(`got ${signal}, ${kind.toUpperCase()}`);
+    void this.#give({ kind, database: null });
+  }
+
+  async #give(command: Command): Promise<void> {
+    const answer = await this.#executor?.execute(command);
+    if (answer?.refusal) this.#logger.warning(answer.refusal.message);
+    if (answer?.notice) this.#logger.warning(answer.notice);
+  }
+
+  #takeConfig(config: Config): void {
+    this.#host?.configureLog(config);
+    this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
+    this.#logger.setFormat(config.settings.logFormat);
+  }
+
+  /** From the console of a worker, here or elsewhere. */
+  #shutdown(mode: ShutdownMode): void {
+    if (mode === "now") return this.stop("SIGQUIT");
+    this.stop(mode === "servers" ? "SIGINT" : "SIGTERM");
+  }
+
+  /** Commands of the console for the workers of this host. */
+  #takeCommands({ bus, name }: HostBus): void {
+    if (this.#live === null) return;
+    const workforce = new HostWorkforce({
+      bus,
+      live: this.#live,
+      fleet: () => this.#fleet,
+      tellCoordinator: (text) => this.#coordinator?.hand(text),
+      takeConfig: (config) => this.#takeConfig(config),
+      shutdown: (mode) => this.#shutdown(mode),
     });
-    if (isDone !== true) return;
-    this.#coordinator?.reload();
-    const reached = this.#fleet?.reload() ?? 0;
-    this.#logger.info(`configuration checked, SIGHUP is passed on to ${reached} workers`);
+    const executor = new Executor(workforce);
+    this.#workforce = workforce;
+    this.#executor = executor;
+    bus.subscribe(
+      bus.subjects.consoleHost(name),
+      ({ command, again }) => again ? executor.left(command) : executor.execute(command),
+    );
   }
 
   /** Returns the ready text. */
@@ -181,6 +222,7 @@ export class Up {
     }
     this.#hostBus = await HostBus.start(config.settings, this.#logger);
     this.#stopped.signal.throwIfAborted();
+    this.#takeCommands(this.#hostBus);
     this.#listen(this.#hostBus);
     const identities = config.settings.budgetMode === "static"
       ? new LocalIdentities(Math.random, (id) => this.#presence.inUse(id, performance.now()))
@@ -283,6 +325,7 @@ export class Up {
     bus.subscribe(bus.subjects.allPresence, (presence) => {
       this.#presence.saw(presence, performance.now());
       this.#fleet?.heard(presence.id, presence.pid);
+      this.#workforce?.heard(presence.id, presence.configHash);
       if (presence.state !== "ready") return;
       if (this.#fleet?.onReady(presence.id, presence.pid)) this.#workerRuntime = presence.runtime;
     });
@@ -308,6 +351,7 @@ export class Up {
     this.#registry.start();
     this.#coordinator = new Coordinator({
       command: this.#commandOf(this.#context.coordinatorCommand, runtime, config.path),
+      input: () => this.#workforce?.input ?? "",
       seat: () => {
         // Of this process and no other, ever: it tells the terms of a leader from those of others.
         const name = `budget-${randomBytes(6).toString("hex")}`;
@@ -316,6 +360,7 @@ export class Up {
           busToken: hostBus.token("coordinator", bus.subjects.coordinatorRights(name)),
           mesh: config.settings.mesh,
           supervisorPid: process.pid,
+          handed: true,
           embedded: hostBus.isEmbedded,
           name,
         });
@@ -342,6 +387,7 @@ export class Up {
       count: plan.workers,
       command: this.#commandOf(this.#context.workerCommand, plan.runtime, config.path),
       identities: plan.identities,
+      input: () => this.#workforce?.input ?? "",
       seat: (index, { id, incarnation }) =>
         JSON.stringify({
           index,
@@ -355,6 +401,7 @@ export class Up {
           ),
           fleetSecret,
           mesh,
+          supervisor: hostBus.name,
           supervisorPid: process.pid,
         }),
       times: {

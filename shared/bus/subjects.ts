@@ -4,6 +4,7 @@
 // add some. Pure.
 // Invariants: all subjects begin with `pgweir.<mesh>.`; a cancel key is only ever in a payload.
 
+import type { Answer } from "../console/mod.ts";
 import type { Grant, Report } from "../ledger/mod.ts";
 import {
   type BudgetBackends,
@@ -17,6 +18,15 @@ import {
   heardPayload,
 } from "./budget_messages.ts";
 import { isCount, isOneOf, isText, isWorkerId } from "./checks.ts";
+import {
+  consoleAnswerPayload,
+  type ConsoleRequest,
+  consoleRequestPayload,
+  type WorkerTask,
+  workerTaskPayload,
+  type WorkerTaskReply,
+  workerTaskReplyPayload,
+} from "./console_messages.ts";
 import { BusError } from "./errors.ts";
 import type { Payload } from "./payload.ts";
 import {
@@ -69,6 +79,8 @@ export interface Presence {
   readonly configHash: string;
   /** `bun 1.4.5`. */
   readonly runtime: string;
+  /** The name of its supervisor on the bus; "" or none: it has none, or its version does not say. */
+  readonly supervisor?: string;
 }
 
 /** A cancel request that reached a worker which does not own its key. */
@@ -96,6 +108,7 @@ const maxAddressCharacters = 300;
 const maxHostCharacters = 255;
 const maxWordCharacters = 128;
 const cancelFreshMs = 2000;
+const consoleFreshMs = 3000;
 const minSecretBytes = 4;
 const maxSecretBytes = 256;
 
@@ -106,15 +119,26 @@ export const presencePayload: Payload<Presence> = {
   name: "presence",
   version: 1,
   check(raw) {
-    const { id, incarnation, host, boot = "", pid, state, clients, servers, configHash, runtime } =
-      raw;
+    const {
+      id,
+      incarnation,
+      host,
+      boot = "",
+      pid,
+      state,
+      clients,
+      servers,
+      configHash,
+      runtime,
+      supervisor = "",
+    } = raw;
     const addresses = checkAddresses(raw.addresses);
     if (
       !isWorkerId(id) || !isCount(incarnation) || !isText(host, maxHostCharacters) ||
       !isText(boot, maxWordCharacters) || !isCount(pid) || !isOneOf(state, workerStates) ||
       addresses === null ||
       !isCount(clients) || !isCount(servers) || !isText(configHash, maxWordCharacters) ||
-      !isText(runtime, maxWordCharacters)
+      !isText(runtime, maxWordCharacters) || !isText(supervisor, maxWordCharacters)
     ) return null;
     return {
       id,
@@ -128,6 +152,7 @@ export const presencePayload: Payload<Presence> = {
       servers,
       configHash,
       runtime,
+      supervisor,
     };
   },
 };
@@ -234,6 +259,17 @@ export interface MeshSubjects {
   /** `budget.backends.*`: those of all workers. One under another worker's subject is dropped. */
   readonly allBudgetBackends: Pattern<BudgetBackends>;
   /**
+   * `console.host.<supervisor>`: a worker has a command of its console carried out by all workers of a host, and
+   * asks what is left of it. Lost, or no answer: the operator is told which workers did not answer. One that comes
+   * late is dropped: the operator has been told so.
+   */
+  consoleHost(supervisor: string): Subject<ConsoleRequest, Answer>;
+  /**
+   * `console.worker.<worker>`: a supervisor has a worker do its part of a command. Lost, or no answer: it is named
+   * to the operator; what the command makes of the pooler reaches it otherwise, too.
+   */
+  consoleWorker(workerId: number): Subject<WorkerTask, WorkerTaskReply>;
+  /**
    * `store`: on the embedded bus, requests to the store that its supervisor keeps. Lost, or no
    * answer: the caller is told that it does not know.
    */
@@ -272,6 +308,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
   const reportOf = under("budget.report");
   const grantOf = under("budget.grant");
   const backendsOf = under("budget.backends");
+  const consoleWorkerOf = under("console.worker");
   const leader = `${root}.budget.leader`;
   const gone = `${root}.budget.gone`;
   const store = `${root}.store`;
@@ -310,6 +347,20 @@ export function meshSubjects(mesh: string): MeshSubjects {
     budgetBackends: (workerId) =>
       single(backendsOf(checkedWorkerId(workerId)), budgetBackendsPayload, isOfWorker(backendsOf)),
     allBudgetBackends: pattern(backendsOf("*"), budgetBackendsPayload, isOfWorker(backendsOf)),
+    consoleHost: (supervisor) => ({
+      subject: `${root}.console.host.${checkedToken("supervisor", supervisor)}`,
+      message: consoleRequestPayload,
+      reply: consoleAnswerPayload,
+      freshMs: consoleFreshMs,
+      wildcard: false,
+    }),
+    consoleWorker: (workerId) => ({
+      subject: consoleWorkerOf(checkedWorkerId(workerId)),
+      message: workerTaskPayload,
+      reply: workerTaskReplyPayload,
+      freshMs: consoleFreshMs,
+      wildcard: false,
+    }),
     store: {
       subject: store,
       message: storeRequestPayload,
@@ -323,12 +374,14 @@ export function meshSubjects(mesh: string): MeshSubjects {
         cancelOf("*"),
         reportOf(workerId),
         backendsOf(workerId),
+        `${root}.console.host.*`,
         `${root}.inbox.>`,
       ],
       subscribe: [
         presenceOf("*"),
         cancelOf(workerId),
         grantOf(workerId),
+        consoleWorkerOf(workerId),
         leader,
         `${inboxPrefix(client)}.>`,
       ],

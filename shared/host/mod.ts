@@ -8,5 +8,6 @@ export {
   LiveConfig,
   RecordingReader,
 } from "./live_config.ts";
+export { type Handed, handedLine, HandedReader, readHanded } from "./handed.ts";
 export { loadWithFiles, tlsFileProblems } from "./tls_files.ts";
 export { HostFailure, type HostOptions, HostProcess, withOptions } from "./host_process.ts";

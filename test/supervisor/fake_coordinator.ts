@@ -29,7 +29,13 @@ process.on("SIGTERM", () => {
 process.on("SIGQUIT", () => {
   if (mode !== "stone") process.exit(0);
 });
-process.on("SIGHUP", () => console.error("coordinator: reload"));
+/** Lines on standard input: the first one is what it starts with. */
+let handed = 0;
+process.stdin.on("data", (bytes: Uint8Array) => {
+  for (const _ of new TextDecoder().decode(bytes).matchAll(/\n/g)) {
+    if (handed++ > 0) console.error("coordinator: reload");
+  }
+});
 
 setInterval(() => {
   // As a real one does: no supervisor, no coordinator. It may be gone before the bus was there.

@@ -79,7 +79,13 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
 process.on("SIGQUIT", () => {
   if (mode !== "stone") finish("quit", 0);
 });
-process.on("SIGHUP", () => console.error(`worker ${fleet.workerId}: reload`));
+/** Lines on standard input: the first one is what it starts with. */
+let handed = 0;
+process.stdin.on("data", (bytes: Uint8Array) => {
+  for (const _ of new TextDecoder().decode(bytes).matchAll(/\n/g)) {
+    if (handed++ > 0) console.error(`worker ${fleet.workerId}: reload`);
+  }
+});
 
 setInterval(() => {
   // As a real worker does: no supervisor, no worker.

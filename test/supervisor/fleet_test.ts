@@ -44,6 +44,7 @@ class Rig {
       seat: (index, { id: workerId, incarnation }) =>
         JSON.stringify({ index, workerId, incarnation, supervisorPid: process.pid, secret: "s" }),
       times: { readyMs: 20_000, drainMs: 20_000, quitMs: 10_000, silentMs: 60_000 },
+      input: () => "at the start\n",
       logger: createLogger({
         component: "supervisor",
         level: "info",
@@ -371,7 +372,7 @@ test("drain() while a restart is due starts nothing any more", () =>
     assert.is(rig.workers().length, 1);
   }));
 
-test("reload() reaches every ready worker, and none that is still starting", async () => {
+test("hand() reaches every worker, also one that is still starting", async () => {
   const rig = new Rig({ "mode.1": "silent" }, {
     times: { readyMs: 500, drainMs: 1, quitMs: 5000, silentMs: 60_000 },
   });
@@ -380,9 +381,11 @@ test("reload() reaches every ready worker, and none that is still starting", asy
     await rig.fleet.start();
     await until("two workers", () => rig.alive().length === 2);
     await until("worker 1 to be ready", () => rig.log.join("").includes("worker 1 is ready"));
-    assert.is(rig.fleet.reload(), 1);
-    await until("the reload", () => rig.passedOn.includes("worker 1: reload"));
-    assert.not.ok(rig.passedOn.includes("worker 2: reload"));
+    assert.equal(rig.fleet.readyIds, [1]);
+    rig.fleet.hand("more\n");
+    for (const worker of [1, 2]) {
+      await until("what was handed", () => rig.passedOn.includes(`worker ${worker}: reload`));
+    }
   });
 });
 

@@ -18,9 +18,9 @@ import {
 } from "../../../shared/wire/mod.ts";
 import type { Outcome } from "../../../shared/console/mod.ts";
 import type { ClientSession } from "./client.ts";
-import { Conversation, type Moment, type Plan, planQuery } from "./console/mod.ts";
+import { Conversation, type Moment, planQuery } from "./console/mod.ts";
 import type { Plane } from "./plane.ts";
-import { type Refusal, refusals } from "./refusals.ts";
+import { refusals } from "./refusals.ts";
 import { Counter } from "./stats.ts";
 
 const runtime = `${runtimeName} ${runtimeVersion()}`;
@@ -37,7 +37,7 @@ export class ConsoleSession {
     this.admin = admin;
     const { plane } = client;
     this.#conversation = new Conversation({
-      plan: (text) => this.#plan(text),
+      plan: (text) => planQuery(text, this.admin),
       moment: () => momentOf(plane),
       command: (command) =>
         plane.control.command(command, client.user, (outcome) => this.#onOutcome(outcome)),
@@ -108,24 +108,6 @@ export class ConsoleSession {
     this.#busy = true;
     if (pending === 0 && !conversation.isWaiting) client.plane.reactor.after(0, () => this.#turn());
   }
-
-  #plan(text: string): Plan | Refusal {
-    const plan = planQuery(text, this.admin);
-    const { supervisorPid } = this.#client.plane.seat;
-    if (supervisorPid > 0 && "effect" in plan && plan.effect.kind === "command") {
-      return oneWorkerOnly(plan.tag ?? "", supervisorPid);
-    }
-    return plan;
-  }
-}
-
-/** Whoever gave it would think that the whole fleet does it. */
-function oneWorkerOnly(command: string, supervisorPid: number): Refusal {
-  return {
-    code: "0A000",
-    message: `${command} would be done by one worker only`,
-    hint: `Send a signal to process ${supervisorPid}: SIGHUP reloads, SIGTERM and SIGINT stop`,
-  };
 }
 
 function momentOf(plane: Plane): Moment {

@@ -7,10 +7,11 @@ import { fakePlane, momentOf } from "./fake_plane.ts";
 
 const tests = suite("console columns");
 
+// In a fleet an id says which worker's it is, and takes more than 32 bits.
 const socket =
   "type s, user s, database s, replication s, state s, addr s, port i, local_addr s, " +
   "local_port i, connect_time T, request_time T, wait i, wait_us i, close_needed i, ptr s, " +
-  "link s, remote_pid i, tls s, application_name s, prepared_statements i, id i";
+  "link s, remote_pid i, tls s, application_name s, prepared_statements i, id q";
 const detail = `${socket}, recv_pos i, pkt_pos i, pkt_remain i, send_pos i, send_remain i, ` +
   "pkt_avail i, send_avail i";
 

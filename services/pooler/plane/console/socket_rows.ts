@@ -10,7 +10,7 @@ import type { ClientView, Moment, PlaneView, ServerView, StreamView } from "./vi
 const socketList = "type s, user s, database s, replication s, state s, addr s, port i, " +
   "local_addr s, local_port i, connect_time T, request_time T, wait i, wait_us i, " +
   "close_needed i, ptr s, link s, remote_pid i, tls s, application_name s, " +
-  "prepared_statements i, id i";
+  "prepared_statements i, id q";
 
 export const socketColumns = columnsOf(socketList);
 
