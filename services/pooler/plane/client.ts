@@ -15,7 +15,7 @@ import type { Inbox } from "./inbox.ts";
 import type { Channel } from "./listener.ts";
 import { goneText } from "./log_lines.ts";
 import type { ParameterSet } from "./parameters.ts";
-import { Peer } from "./peer.ts";
+import { addressOf } from "./peer.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
 import { clientGone, fatal, frameRefusal, type Refusal, refusals } from "./refusals.ts";
@@ -27,7 +27,7 @@ import type { StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
 import { type FeatureCounts, Verdict } from "./texts.ts";
 import type { Tunnel } from "./tunnel.ts";
-import { Unlinked } from "./unlinked.ts";
+import { isAnswered, refuseRequest } from "./unlinked.ts";
 
 /** A named Parse is held whole; larger ones are refused. */
 const parseMax = 16 * 1024 * 1024;
@@ -46,8 +46,6 @@ export class ClientSession implements StreamOwner, Waiter {
   readonly stream: Stream;
   readonly id: number;
   readonly connectedAt: number;
-  readonly #peer: Peer;
-  readonly unlinked: Unlinked;
   /** Set until the login is over. */
   login: ClientLogin | null;
   console: ConsoleSession | null = null;
@@ -87,6 +85,11 @@ export class ClientSession implements StreamOwner, Waiter {
   secret: Uint8Array = noSecret;
   /** When its last transaction began. */
   requestAt = 0;
+  /** When it had all that it has asked for. */
+  idleSince = 0;
+  /** Without a server its messages are skipped up to a Sync, as a server does after an error. */
+  skipsToSync = false;
+  #address: SocketAddress | null = null;
 
   // The pool's queue.
   queued = false;
@@ -128,8 +131,6 @@ export class ClientSession implements StreamOwner, Waiter {
     this.defaults = this.parameters.values;
     this.login = new ClientLogin(this, unixSocket);
     this.stream = new Stream(plane.reactor, fd, this);
-    this.unlinked = new Unlinked(this.stream, plane.reactor);
-    this.#peer = new Peer(fd);
   }
 
   /** Where the server's bytes go: nowhere once the client has said good-bye. */
@@ -151,9 +152,14 @@ export class ClientSession implements StreamOwner, Waiter {
     return (this.#input?.length ?? 0) + (this.#tail?.length ?? 0);
   }
 
-  /** The peer's. */
+  /** The peer's. Remembered, since the kernel forgets it when the peer resets the connection. */
   get address(): SocketAddress {
-    return this.#peer.address;
+    return this.#address ??= addressOf(this.stream.fd);
+  }
+
+  /** It has what it has asked for. */
+  rest(): void {
+    this.idleSince = this.plane.reactor.now;
   }
 
   // --- events of the stream
@@ -200,7 +206,7 @@ export class ClientSession implements StreamOwner, Waiter {
   }
 
   onDrained(): void {
-    this.unlinked.rest();
+    this.rest();
     this.console?.onDrained();
     this.tunnel?.onClientDrained();
     this.server?.stream.resume();
@@ -291,7 +297,8 @@ export class ClientSession implements StreamOwner, Waiter {
   /** Its login is over: a server that it gets is for what it sends. */
   begin(): void {
     this.login = null;
-    this.unlinked.rest();
+    this.plane.loginGarbage.onLogin();
+    this.rest();
     this.keeps = this.mode === "session";
   }
 
@@ -360,7 +367,7 @@ export class ClientSession implements StreamOwner, Waiter {
 
   onUnlinked(): void {
     this.#ownSql = "";
-    this.unlinked.rest();
+    this.rest();
     if (this.login !== null && !this.closed) return this.login.greet();
     if (this.#leaving) {
       this.close("client close request");
@@ -407,7 +414,7 @@ export class ClientSession implements StreamOwner, Waiter {
         return;
       }
       if (server === null) {
-        if (this.unlinked.answers(type)) {
+        if (isAnswered(this, type)) {
           keep = false;
         } else {
           // Small messages come whole before a server is taken for them.
@@ -729,7 +736,7 @@ export class ClientSession implements StreamOwner, Waiter {
     if (!this.queued || pool === null || input === null || this.login !== null) return;
     pool.dequeue(this);
     this.#input = null;
-    const length = this.unlinked.refuse(input, refusals.cancelledInQueue);
+    const length = refuseRequest(this, input, refusals.cancelledInQueue);
     const used = Math.min(length, input.length);
     this.#bodyLeft = length - used;
     this.#bodyDrop = true;

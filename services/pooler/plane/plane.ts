@@ -49,6 +49,7 @@ import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
 import { clientLabel, closingText, newServerText, serverLabel } from "./log_lines.ts";
 import { Names } from "./names.ts";
+import { LoginGarbage } from "./login_garbage.ts";
 import { Notifier } from "./notifier.ts";
 import { Operator } from "./operator.ts";
 import { ParameterTracker } from "./parameters.ts";
@@ -101,6 +102,7 @@ export class Plane {
   /** Addresses of servers. */
   readonly names: Names;
   readonly statementMemory = new StatementMemory();
+  readonly loginGarbage = new LoginGarbage();
   readonly tls: PlaneTls;
   readonly mockKey: Uint8Array;
   readonly strangers: Strangers;
@@ -548,7 +550,8 @@ export class Plane {
       client.fail(client.login?.lateRefusal ?? refusals.loginTimeout);
     }
     this.#descriptors.sweep();
-    if (this.statementMemory.hasShrunk(now)) collectGarbage();
+    const hasGarbage = this.loginGarbage.isDue(now, this.clients.size);
+    if (this.statementMemory.hasShrunk(now) || hasGarbage) collectGarbage();
     for (const listener of this.#listeners) listener.resume();
     this.#gauges[Gauge.clients] = this.clients.size;
     this.#gauges[Gauge.servers] = this.openServers;

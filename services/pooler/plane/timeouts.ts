@@ -126,7 +126,7 @@ function idleSince(client: ClientSession): number {
   if (!isClient || client.queued || client.awaitsSync || client.held) return Infinity;
   // Who listens waits for notifications; who does not take what it was sent has not read its answer.
   if (client.inbox !== null || client.output === null || client.stream.pending > 0) return Infinity;
-  if (server === null) return client.unlinked.idleSince;
+  if (server === null) return client.idleSince;
   if (!server.quiet || server.residue.hears) return Infinity;
-  return Math.max(client.unlinked.idleSince, server.requestAt);
+  return Math.max(client.idleSince, server.requestAt);
 }
