@@ -9,6 +9,8 @@ import {
   closeMessage,
   concatBytes,
   Frontend,
+  latin1Bytes,
+  latin1Text,
   message,
   namedStatements,
   parseMessage,
@@ -93,6 +95,21 @@ export class Prepared {
       ? server.pool.statements.find(bytes, to + 1, textEnd, dialectOf(client))
       : null;
     return server.journal.isOpen([named, text], bytes, from, to);
+  }
+
+  /**
+   * The ErrorResponse with this body, in which statements have the client's names for them; null: none of them is
+   * in it. Only looked for in errors, which may be many, but are not the rule.
+   */
+  renamed({ names }: ClientSession, body: Uint8Array): Uint8Array | null {
+    if (names === null) return null;
+    const text = latin1Text(body);
+    if (!text.includes("PGWEIR_")) return null;
+    const own = text.replaceAll(/PGWEIR_\d+/g, (name) => {
+      const entry = names.standingFor(name);
+      return entry === null ? name : latin1Text(entry.bytes);
+    });
+    return message(Backend.errorResponse, latin1Bytes(own));
   }
 
   /** A message that fails on the server, and for the client by this error. */

@@ -538,6 +538,16 @@ export class ServerConnection implements DialOwner {
               outlet.pass(run, at);
               outlet.put(error(replacement.refusal));
               run = next;
+            } else if (whole && this.client !== null) {
+              const renamed = this.plane.prepared.renamed(
+                this.client,
+                bytes.subarray(at + 5, next),
+              );
+              if (renamed !== null) {
+                outlet.pass(run, at);
+                outlet.put(renamed);
+                run = next;
+              }
             }
           }
           break;

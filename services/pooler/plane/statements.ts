@@ -252,6 +252,17 @@ export class StatementNames {
     return entry;
   }
 
+  /** One that stands for the statement of this server-side name; null: there is none. Looks at all. */
+  standingFor(serverName: string): StatementName | null {
+    const wanted = encoder.encode(`${serverName}\0`);
+    for (let at of this.#byHash.values() as Iterable<StatementName | null>) {
+      for (; at !== null; at = at.next) {
+        if (equals(at.statement.name, wanted, 0, wanted.length)) return at;
+      }
+    }
+    return null;
+  }
+
   add(bytes: Uint8Array, from: number, to: number, statement: Statement): StatementName {
     const entry = new StatementName(bytes.slice(from, to), nameHashOf(bytes, from, to), statement);
     this.put(entry);

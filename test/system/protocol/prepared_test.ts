@@ -2,6 +2,7 @@
 // whatever others prepare, drop or evict, and what is kept for them is bounded and given back.
 // limit: 180 s
 
+import { Backend, parseErrorFields } from "../../../shared/wire/mod.ts";
 import { assert, seededRandom, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
@@ -75,6 +76,39 @@ test("a client that drops all its statements leaves those of others alone", asyn
     );
     await twin.end();
   }
+  await other.end();
+});
+
+test("errors name a statement as its client does", async () => {
+  // Applications showed and logged names of the pooler's, and drivers that look for their own in an error found none.
+  const twin = await Twin.login(pooler, postgres);
+  const other = await open(pooler);
+  await ask(other, [f.P("theirs", "SELECT $1::int, $2::int"), f.S()]);
+  await twin.same([f.P('my "é"', "SELECT $1::int, $2::int"), f.S()]);
+  await twin.same([f.P("second", "SELECT $1::int, $2::int"), f.C("S", "second"), f.S()]);
+  const errors = [twin.pooled, twin.direct].map(async (client) => {
+    const texts: string[] = [];
+    for (
+      const parts of [
+        [f.B("", 'my "é"', ["1"]), f.S()],
+        [f.P("new", "SELECT $1::int"), f.B("", "new", []), f.S()],
+        [f.P("new", "SELECT 1"), f.S()],
+        [f.B("", "unknown"), f.S()],
+        [f.Q("SELECT 'PGWEIR_1'::int")],
+      ]
+    ) {
+      client.send(...parts);
+      const messages = await client.messagesUntil("Z");
+      const failed = messages.find((each) => each.type === Backend.errorResponse)!;
+      const { code, message } = parseErrorFields(failed.body);
+      texts.push(`${code} ${message}`);
+    }
+    return texts;
+  });
+  const [pooled, direct] = await Promise.all(errors);
+  assert.equal(pooled, direct);
+  assert.match(direct![0]!, /^08P01 .*"my "é"" requires 2/);
+  await twin.end();
   await other.end();
 });
 
