@@ -475,9 +475,10 @@ export class ClientSession implements StreamOwner, Waiter {
               const limit = next < end ? next : end;
               const portalEnd = zeroAt(bytes, at + 5, limit);
               const nameEnd = zeroAt(bytes, portalEnd + 1, limit);
+              // Whether they come in one piece or in many.
+              if (nameEnd - at >= TAIL_MAX) return this.#refuse(refusals.namesTooLong, run, at);
               if (nameEnd >= limit) {
-                if (next <= end) return this.#refuse(refusals.brokenBind, run, at);
-                if (end - at < TAIL_MAX) return this.#wait(server, run, at, end);
+                if (next > end) return this.#wait(server, run, at, end);
                 return this.#refuse(refusals.brokenBind, run, at);
               }
               if (

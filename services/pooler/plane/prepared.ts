@@ -46,6 +46,8 @@ const ownPrefix = new TextEncoder().encode("PGWEIR_");
 const parseComplete = Uint8Array.of(Backend.parseComplete, 0, 0, 0, 4);
 const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 const noSuchStatement = "26000";
+/** A Bind has to have a portal's name beside it in what is kept of an unfinished message. */
+const nameMax = 16 * 1024;
 const decoder = new TextDecoder();
 
 /** What a Bind is sent with, and what it may do. */
@@ -183,6 +185,10 @@ export class Prepared {
     if (zeroAt(bytes, nameEnd + 1, next) >= next) return false;
     server.synced = false;
     pool.counters[Counter.clientParses]!++;
+    if (nameEnd - nameFrom > nameMax) {
+      this.putFailing(server, refusals.nameTooLong);
+      return true;
+    }
     // Its flags come with the statement, unless they say whether there will be one.
     if (pool.featureWarnings === "refuse") {
       const flags = parseFlags(bytes, at, next, server.session.isPlain);

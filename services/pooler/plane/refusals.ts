@@ -202,6 +202,14 @@ export const refusals = {
     hint: "Use SET LOCAL, or a database or user with pool_mode = session",
   },
   brokenParse: { code: "08P01", message: "broken Parse packet" },
+  namesTooLong: {
+    code: "54000",
+    message: "names of portal and prepared statement are too long: more than 32 KiB in a Bind",
+  },
+  nameTooLong: {
+    code: "54000",
+    message: "name of prepared statement is too long: more than 16 KiB",
+  },
   brokenBind: { code: "08P01", message: "broken Bind packet" },
   brokenDescribe: { code: "08P01", message: "broken Describe packet" },
   brokenClose: { code: "08P01", message: "broken Close packet" },

@@ -112,6 +112,41 @@ test("errors name a statement as its client does", async () => {
   await other.end();
 });
 
+test("long names are taken, or refused alike however they come", async () => {
+  // Whether a Bind with a name of 32 to 64 KiB was broken or not was a matter of the pieces in which it came.
+  const pieces = async (client: RawClient, parts: Uint8Array[], size: number) => {
+    const whole = Buffer.concat(parts);
+    const count = Math.ceil(whole.length / size);
+    await client.sendCut(whole, Array.from({ length: count }, (_, at) => at * size));
+  };
+  for (const size of [8000, 33_000, 1 << 20]) {
+    const client = await open(pooler);
+    for (const length of [63, 64, 9_000, 16_384]) {
+      const name = "n".repeat(length);
+      await pieces(client, [f.P(name, "SELECT 1"), f.B("", name), f.E(), f.S()], size);
+      assert.is(await client.replies(), '1 2 D C"SELECT 1" Z(I)', `${length} in ${size}`);
+      // PostgreSQL takes no longer messages of these types.
+      if (length > 9_000) continue;
+      await pieces(client, [f.D("S", name), f.C("S", name), f.S()], size);
+      assert.is(await client.replies(), "t(0) T 3 Z(I)", `${length} in ${size}`);
+    }
+    for (const length of [16_385, 30_000, 40_000, 70_000, 200_000]) {
+      await pieces(client, [f.P("n".repeat(length), "SELECT 1"), f.S()], size);
+      assert.is(await client.replies(), "E(54000) Z(I)", `${length} in ${size}`);
+    }
+    await pieces(client, [f.B("", "n".repeat(30_000)), f.S()], size);
+    assert.is(await client.replies(), "E(26000) Z(I)");
+    await client.end();
+    for (const length of [33_000, 40_000, 60_000, 70_000]) {
+      for (const parts of [[f.B("", "n".repeat(length))], [f.B("p".repeat(length), "")]]) {
+        const ended = await open(pooler);
+        await pieces(ended, [...parts, f.S()], size).catch(() => {});
+        assert.is(await ended.repliesUntilClosed(), "E(54000) closed", `${length} in ${size}`);
+      }
+    }
+  }
+});
+
 test("names follow PostgreSQL's rules", async () => {
   // Poolers that give statements names of their own took a second Parse of a live name, or refused
   // one after a failed Parse, or closed a statement when a portal of that name was closed.
