@@ -61,9 +61,13 @@ export const SqlFlag = {
   setsUnnamed: 1 << 15,
   /** A string names set_config(). */
   mentionsConfig: 1 << 16,
+  /** A parameter is set, however long, that may change what later texts mean; or DISCARD is done. */
+  changesMeaning: 1 << 17,
+  /** A statement begins with BEGIN or START. */
+  begins: 1 << 18,
 } as const;
 
-const everyFlag = (1 << 17) - 1;
+const everyFlag = (1 << 19) - 1;
 
 const setsUnnamedConfig = SqlFlag.setsConfig | SqlFlag.setsUnnamed;
 
@@ -97,6 +101,7 @@ for (const char of `'"$-/;_pP`) stops[char.charCodeAt(0)] = 1;
 
 const ANALYSE = word("analyse");
 const ANALYZE = word("analyze");
+const BEGIN = word("begin");
 const COMMIT = word("commit");
 const CONSTRAINTS = word("constraints");
 const CREATE = word("create");
@@ -122,6 +127,7 @@ const REPLACE = word("replace");
 const RESET = word("reset");
 const SESSION = word("session");
 const SET = word("set");
+const START = word("start");
 const T = word("t");
 const TABLE = word("table");
 const TEMP = word("temp");
@@ -135,6 +141,16 @@ const UPDATE = word("update");
 const VERBOSE = word("verbose");
 const WITH = word("with");
 
+const timeoutSuffix = word("_timeout");
+/** Beside time-outs and what extensions and applications define. */
+const meaninglessNames = [
+  "application_name",
+  "client_min_messages",
+  "jit",
+  "maintenance_work_mem",
+  "synchronous_commit",
+  "work_mem",
+].map(word);
 const setConfigName = word("set_config");
 const tempName = word("pg_temp");
 const settingsName = word("pg_settings");
@@ -239,6 +255,10 @@ export function scanSql(bytes: Uint8Array, from: number, to: number): number {
     }
     if (name === 0) continue;
     flags |= name & (SqlFlag.locks | SqlFlag.unlocks);
+    if ((name & SqlFlag.setsConfig) !== 0 && (flags & SqlFlag.changesMeaning) === 0) {
+      const open = blankEnd(bytes, at, to);
+      if (open < to && bytes[open] === 0x28) flags |= configMeaning(bytes, open + 1, to);
+    }
     if ((name & SqlFlag.setsConfig) !== 0 && (flags & SqlFlag.setsUnnamed) === 0) {
       const open = blankEnd(bytes, at, to);
       if (open < to && bytes[open] === 0x28) {
@@ -333,14 +353,15 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
   if (at >= to) return 0;
   const end = wordEnd(bytes, at, to);
   switch ((bytes[at] as number) | 0x20) {
+    case 0x62: // b
+      return same(bytes, at, end, BEGIN) ? SqlFlag.begins : 0;
     case 0x63: // c
       if (same(bytes, at, end, CREATE)) return creationFlags(bytes, end, to);
       return 0;
     case 0x64: // d
       if (same(bytes, at, end, DECLARE)) return cursorHolds(bytes, end, to) ? SqlFlag.holds : 0;
-      if (same(bytes, at, end, DEALLOCATE) || same(bytes, at, end, DISCARD)) {
-        return SqlFlag.discards;
-      }
+      if (same(bytes, at, end, DEALLOCATE)) return SqlFlag.discards;
+      if (same(bytes, at, end, DISCARD)) return SqlFlag.discards | SqlFlag.changesMeaning;
       return same(bytes, at, end, DO) ? SqlFlag.runsCode : 0;
     case 0x65: // e
       return same(bytes, at, end, EXPLAIN) ? explainedFlags(bytes, end, to) : 0;
@@ -352,9 +373,12 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
     case 0x72: // r
       return same(bytes, at, end, RESET) ? SqlFlag.resets : 0;
     case 0x73: // s
+      if (same(bytes, at, end, START)) return SqlFlag.begins;
       if (!same(bytes, at, end, SET)) return 0;
       return configures |
-        (setsLocally(bytes, end, to) ? SqlFlag.setsLocal : settingFlags(bytes, end, to));
+        (setsLocally(bytes, end, to)
+          ? SqlFlag.setsLocal | localMeaning(bytes, end, to)
+          : settingFlags(bytes, end, to));
     case 0x75: // u
       if (same(bytes, at, end, UPDATE)) return updates;
       return same(bytes, at, end, UNLISTEN) ? SqlFlag.unlistens : 0;
@@ -428,6 +452,7 @@ function settingFlags(bytes: Uint8Array, at: number, to: number): number {
   const end = tokenEnd(bytes, at, to);
   const isZone = same(bytes, at, end, TIME);
   let flags: number = isReported(bytes, at, end) ? SqlFlag.setsReported : SqlFlag.sets;
+  flags |= meaningFlags(bytes, at, end, to);
   at = blankEnd(bytes, end, to);
   while (at < to && bytes[at] === 0x2e) {
     flags = SqlFlag.sets;
@@ -449,10 +474,58 @@ function isReported(bytes: Uint8Array, at: number, end: number): boolean {
     at++;
     end--;
   }
-  for (let i = 0; i < reportedNames.length; i++) {
-    if (same(bytes, at, end, reportedNames[i] as Uint8Array)) return true;
+  return isOneOf(bytes, at, end, reportedNames);
+}
+
+function isOneOf(
+  bytes: Uint8Array,
+  at: number,
+  end: number,
+  names: readonly Uint8Array[],
+): boolean {
+  for (let i = 0; i < names.length; i++) {
+    if (same(bytes, at, end, names[i] as Uint8Array)) return true;
   }
   return false;
+}
+
+/** The flag for what follows SET where it is the transaction's: LOCAL x, TRANSACTION, CONSTRAINTS. */
+function localMeaning(bytes: Uint8Array, at: number, to: number): number {
+  at = blankEnd(bytes, at, to);
+  const end = wordEnd(bytes, at, to);
+  if (!same(bytes, at, end, LOCAL)) return 0;
+  at = blankEnd(bytes, end, to);
+  return at >= to ? 0 : meaningFlags(bytes, at, tokenEnd(bytes, at, to), to);
+}
+
+/** The flag for setting the parameter whose name, or the first part of it, is [at, end), quoted or not. */
+function meaningFlags(bytes: Uint8Array, at: number, end: number, to: number): number {
+  const dot = blankEnd(bytes, end, to);
+  if (dot < to && bytes[dot] === 0x2e) return 0;
+  if (bytes[at] === 0x22) {
+    at++;
+    end--;
+  }
+  return isMeaningless(bytes, at, end) ? 0 : SqlFlag.changesMeaning;
+}
+
+/** The flag for a call of set_config whose arguments begin at `at`. */
+function configMeaning(bytes: Uint8Array, at: number, to: number): number {
+  at = blankEnd(bytes, at, to);
+  if (at >= to || bytes[at] !== 0x27) return SqlFlag.changesMeaning;
+  const end = quotedEnd(bytes, at + 1, to, 0x27) - 1;
+  // What follows a string without a comma or a type may be more of it.
+  const next = blankEnd(bytes, end + 1, to);
+  if (next >= to || (bytes[next] !== 0x2c && bytes[next] !== 0x3a)) return SqlFlag.changesMeaning;
+  for (let i = at + 1; i < end; i++) if (bytes[i] === 0x2e) return 0;
+  return isMeaningless(bytes, at + 1, end) ? 0 : SqlFlag.changesMeaning;
+}
+
+/** Whether no text means anything else by the parameter of this name. */
+function isMeaningless(bytes: Uint8Array, at: number, end: number): boolean {
+  const suffix = end - timeoutSuffix.length;
+  return (suffix > at && same(bytes, suffix, end, timeoutSuffix)) ||
+    isOneOf(bytes, at, end, meaninglessNames);
 }
 
 /** Whether what follows PREPARE is TRANSACTION 'id'; a statement may be named transaction, too. */

@@ -17,7 +17,7 @@ const test = suite("residue");
 function cycle(residue: Residue, flags: number, sets: number): Wipe {
   residue.expect(flags, noNames, 0);
   for (let i = 0; i < sets; i++) residue.onSet();
-  residue.endCycles();
+  residue.endCycles(true);
   return residue.wipe;
 }
 
@@ -47,27 +47,50 @@ test("a text that is announced counts until all is answered", () => {
   assert.is(residue.maySet, true);
   residue.onSet();
   assert.is(residue.wipe, Wipe.settings);
-  residue.endCycles();
+  residue.endCycles(true);
   assert.is(residue.maySet, false);
   assert.is(residue.wipe, Wipe.settings);
 });
 
-test("what was prepared under foreign settings is wiped with them", () => {
+/** What a text says of the texts behind it, and for how long. */
+const meanings: [flags: number, foreign: boolean][] = [
+  [0, false],
+  [SqlFlag.setsLocal, false],
+  [SqlFlag.setsReported, false],
+  [SqlFlag.listens | SqlFlag.begins | SqlFlag.locks, false],
+  [SqlFlag.setsLocal | SqlFlag.changesMeaning, true],
+  [SqlFlag.setsReported | SqlFlag.changesMeaning, true],
+  [SqlFlag.sets | SqlFlag.changesMeaning, true],
+  [SqlFlag.resets, true],
+  [SqlFlag.setsConfig | SqlFlag.setsUnnamed, true],
+  [SqlFlag.setsConfig | SqlFlag.mentionsConfig, true],
+  [SqlFlag.runsCode, true],
+  [SqlFlag.makesTemp, true],
+  [anything, true],
+];
+
+test("what is prepared behind a text that may change its meaning is foreign until the transaction's end", () => {
+  for (const [flags, foreign] of meanings) {
+    const residue = new Residue();
+    residue.expect(flags, noNames, 0);
+    assert.is(residue.isForeign, foreign, `flags ${flags}`);
+    residue.endCycles(false);
+    assert.is(residue.isForeign, foreign, `flags ${flags}, in a transaction`);
+    residue.endCycles(true);
+    const lasts = residue.wipe !== Wipe.nothing || residue.settings.isDue;
+    assert.is(residue.isForeign, lasts, `flags ${flags}, behind it`);
+    residue.clear();
+    assert.is(residue.isForeign, false);
+  }
+});
+
+test("parameters that are not known yet are foreign, until they are", () => {
   const residue = new Residue();
-  residue.expect(SqlFlag.sets, noNames, 0);
-  residue.onParse();
-  residue.onSet();
-  residue.endCycles();
-  assert.is(residue.due, Wipe.everything);
-  const later = new Residue();
-  cycle(later, SqlFlag.sets, 1);
-  assert.is(later.due, Wipe.settings);
-  later.onParse();
-  assert.is(later.due, Wipe.everything);
-  later.clear();
-  later.onParse();
-  cycle(later, SqlFlag.sets, 1);
-  assert.is(later.due, Wipe.settings);
+  cycle(residue, SqlFlag.sets | SqlFlag.changesMeaning, 1);
+  assert.is(residue.isForeign, true);
+  residue.onSettingsKnown();
+  residue.settings.clear();
+  assert.is(residue.isForeign, false);
 });
 
 test("defers() lets nothing but copy data follow what may reset the login's values, or LISTEN", () => {
@@ -75,6 +98,7 @@ test("defers() lets nothing but copy data follow what may reset the login's valu
   for (
     const begin of [
       (residue: Residue) => residue.mayReset = true,
+      (residue: Residue) => residue.mayBlock = true,
       (residue: Residue) => residue.listen.expect(SqlFlag.listens, [], 0),
     ]
   ) {

@@ -32,12 +32,15 @@ const around: [before: string, after: string][] = [
   ["UPDATE pg_", "_lock(1)"],
 ];
 
+/** These have tables of their own: they come beside the others. */
+const apart = SqlFlag.changesMeaning | SqlFlag.begins;
+
 /** The flags as a text of names, found alike whatever stands around the text. */
-function flagsOf(text: string | Uint8Array): string {
+function flagsOf(text: string | Uint8Array, wanted = ~apart): string {
   const body = typeof text === "string" ? encoder.encode(text) : text;
   const found = around.map(([before, after]) => {
     const bytes = new Uint8Array([...encoder.encode(before), ...body, ...encoder.encode(after)]);
-    return namesOf(scanSql(bytes, before.length, before.length + body.length));
+    return namesOf(wanted & scanSql(bytes, before.length, before.length + body.length));
   });
   found.forEach((names, i) => assert.is(names, found[0], `within ${JSON.stringify(around[i])}`));
   return found[0]!;
@@ -514,6 +517,65 @@ for (const [what, cases] of Object.entries(rows)) {
     for (const [text, flags] of cases) assert.is(flagsOf(text), flags, JSON.stringify(text));
   });
 }
+
+const meaning: [text: string, changes: boolean][] = [
+  ["SELECT 1", false],
+  ["SHOW TimeZone", false],
+  ["SET TimeZone = 'UTC'", true],
+  ["SET TIME ZONE 'UTC'", true],
+  ["SET SESSION datestyle TO 'SQL'", true],
+  ["SET transform_null_equals = on", true],
+  ['SET "Search_Path" = a', true],
+  ["SET ROLE other", true],
+  ["SET SESSION AUTHORIZATION other", true],
+  ["SET NAMES 'latin1'", true],
+  ["SET LOCAL search_path = a", true],
+  ['set local"search_path"to a', true],
+  ["BEGIN; SET LOCAL DateStyle = 'SQL, DMY'", true],
+  ["SET LOCAL TIME ZONE 'UTC'", true],
+  ['SET LOCAL u&"x" = 1', true],
+  ["SET application_name = 'a'", false],
+  ["SET statement_timeout = 1", false],
+  ["SET LOCAL lock_timeout = 1", false],
+  ['SET LOCAL "statement_timeout" = 1', false],
+  ["SET LOCAL _timeout = 1", true],
+  ["SET app.tenant = 1", false],
+  ["SET LOCAL app.tenant = 1", false],
+  ["SET LOCAL app . tenant = 1", false],
+  ['SET LOCAL "my-app".tenant = 1', false],
+  ["SET local.tenant = 1", false],
+  ["SET LOCAL work_mem = '1MB'", false],
+  ["SET TRANSACTION READ ONLY", false],
+  ["SET CONSTRAINTS ALL DEFERRED", false],
+  ["SELECT set_config('app.tenant', '1', true)", false],
+  ["SELECT set_config('app.tenant', '1', false)", false],
+  ["SELECT set_config('app.tenant'::text, '1', true)", false],
+  ["SELECT set_config('statement_timeout', '1', true)", false],
+  ["SELECT set_config('search_path', 'a', true)", true],
+  ["SELECT pg_catalog . set_config ( 'DateStyle' , 'SQL', true)", true],
+  ["SELECT set_config('app.' || 'tenant', '1', true)", true],
+  ["SELECT set_config($1, $2, true)", true],
+  ["SELECT set_config(E'search\\x5fpath', 'a.b', true)", true],
+  ["SELECT set_config('app.tenant', '1', true), set_config('role', 'a', true)", true],
+  ["SELECT set_config('app.tenant', set_config('role', 'a', true), true)", true],
+  ["SELECT set_config", false],
+  ["DISCARD ALL", true],
+  ["DEALLOCATE ALL", false],
+];
+
+test("scanSql() finds what may change the meaning of later texts", () => {
+  for (const [text, changes] of meaning) {
+    const found = flagsOf(text, SqlFlag.changesMeaning);
+    assert.is(found, changes ? "changesMeaning" : "", JSON.stringify(text));
+  }
+});
+
+test("scanSql() finds what may begin a transaction block", () => {
+  const begins = ["BEGIN", "begin work", "START TRANSACTION", "SELECT 1; BEGIN", "/* x */ Begin;"];
+  for (const text of begins) assert.is(flagsOf(text, SqlFlag.begins), "begins", text);
+  const others = ["BEGINS", "COMMIT", "SELECT 'BEGIN'", "SELECT begin", "STARTS", "end", ""];
+  for (const text of others) assert.is(flagsOf(text, SqlFlag.begins), "", text);
+});
 
 test("scanSql() takes bytes that are no UTF-8", () => {
   const latin1 = Uint8Array.from("SELECT '\xe9\xff'; SET \xe9 = 1", (char) => char.charCodeAt(0));

@@ -5,7 +5,7 @@
 
 import type { PoolMode } from "../../../shared/config/mod.ts";
 import { Errno, type SocketAddress, Stream, type StreamOwner } from "../../../shared/sys/mod.ts";
-import { Frontend, frontendFrameProblem, readInt32 } from "../../../shared/wire/mod.ts";
+import { Frontend, frontendFrameProblem, readInt32, SqlFlag } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientGate } from "./client_gate.ts";
 import { ClientLogin } from "./client_login.ts";
@@ -61,6 +61,8 @@ export class ClientSession implements StreamOwner, Waiter {
   pinned = false;
   /** Whether its prepared statements have names of the pooler's on the servers. */
   #tracksStatements = true;
+  /** The flags of texts that anything is done about. */
+  #heeded = ~SqlFlag.begins;
   closed = false;
   /** The limits on clients that it is counted in. */
   gates: readonly ClientGate[] = noGates;
@@ -291,6 +293,7 @@ export class ClientSession implements StreamOwner, Waiter {
     this.pool = pool;
     this.mode = mode;
     this.#tracksStatements = this.plane.tracksStatements && mode !== "session";
+    if (mode === "statement") this.#heeded = ~0;
     pool.clients++;
   }
 
@@ -448,7 +451,7 @@ export class ClientSession implements StreamOwner, Waiter {
               const flags = next > end
                 ? anything
                 : textFlags(bytes, at + 5, next - 1, server.session.isPlain);
-              if (flags !== 0) {
+              if ((flags & this.#heeded) !== 0) {
                 const verdict = plane.texts.onQuery(this, server, flags, at, next, run);
                 if (verdict === Verdict.wait) return this.#hold(server, run, at, end);
                 if (verdict === Verdict.replaced) {
@@ -511,7 +514,7 @@ export class ClientSession implements StreamOwner, Waiter {
                   keep = false;
                   break;
                 }
-                if (statement.flags !== 0) {
+                if ((statement.flags & this.#heeded) !== 0) {
                   plane.texts.expect(this, server, statement.flags, statement.inText);
                 }
                 const change = statement.name.length - (nameEnd - portalEnd);
@@ -532,11 +535,12 @@ export class ClientSession implements StreamOwner, Waiter {
                 const flags = next > end
                   ? anything
                   : parseFlags(bytes, at, next, server.session.isPlain);
+                const isHeeded = (flags & this.#heeded) !== 0;
                 server.synced = false;
                 (this.pool as Pool).counters[Counter.clientParses]!++;
-                const verdict = flags === 0
-                  ? Verdict.pass
-                  : plane.texts.onParse(this, server, flags, at, next, run);
+                const verdict = isHeeded
+                  ? plane.texts.onParse(this, server, flags, at, next, run)
+                  : Verdict.pass;
                 if (verdict === Verdict.wait) return this.#hold(server, run, at, end);
                 if (verdict === Verdict.replaced) {
                   run = at;
@@ -545,9 +549,9 @@ export class ClientSession implements StreamOwner, Waiter {
                 }
                 if (bytes[at + 5] === 0) {
                   server.unnamedOwner = this;
-                  server.unnamedFlags = flags;
+                  server.unnamedFlags = isHeeded ? flags : 0;
                   this.unnamedOn = server;
-                } else if (flags !== 0) {
+                } else if (isHeeded) {
                   plane.texts.expect(this, server, flags, server.parsedNames);
                 }
                 requests.push(Request.parse);

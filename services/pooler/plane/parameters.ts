@@ -103,8 +103,7 @@ export class ParameterTracker {
     extras: readonly Extra[] = noExtras,
   ): ParameterSet {
     const list = this.internExtras(extras);
-    const parts = values.map((value) => value === null ? "-" : `=${value}`);
-    const key = parts.concat(list.map(joined)).join("\0");
+    const key = keyOf(values, list);
     let set = this.#interned.get(key);
     if (set === undefined) {
       this.#count(key);
@@ -135,6 +134,8 @@ export class ParameterTracker {
     this.#interned.clear();
     this.#extras.clear();
     this.#internedLength = key.length;
+    // Who has none is known by this one object.
+    this.#interned.set(keyOf(this.none.values, noExtras), this.none);
   }
 
   /** `set` with one value changed. */
@@ -302,6 +303,11 @@ function changesMeaning(name: string): boolean {
 /** An application_name in ASCII, as PostgreSQL spells it: cut. */
 export function spelledName(name: string): string {
   return name.slice(0, applicationNameMax);
+}
+
+function keyOf(values: readonly (string | null)[], extras: readonly Extra[]): string {
+  const parts = values.map((value) => value === null ? "-" : `=${value}`);
+  return parts.concat(extras.map(joined)).join("\0");
 }
 
 function joined([name, value]: Extra): string {

@@ -23,7 +23,7 @@ import { Request } from "./requests.ts";
 import { textFlags } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
 import { nameOverhead, statementOverhead } from "./statement_memory.ts";
-import { type Statement, type StatementName, StatementNames } from "./statements.ts";
+import { foreign, type Statement, type StatementName, StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
 import { Tag } from "./tags.ts";
 import { noNames } from "./text_names.ts";
@@ -93,7 +93,7 @@ export class Prepared {
     if (server.mayDiscard || server.residue.maySet) return true;
     const { bytes } = this.#plane.arena;
     const named = client.names?.get(bytes, from, to)?.statement ?? null;
-    const text = textEnd > to
+    const text = textEnd > to && !server.residue.isForeign
       ? server.pool.statements.find(bytes, to + 1, textEnd, dialectOf(client))
       : null;
     return server.journal.isOpen([named, text], bytes, from, to);
@@ -126,9 +126,10 @@ export class Prepared {
    * can't be, and the message that is under way fails.
    */
   prepare(client: ClientSession, server: ServerConnection, name: StatementName): Statement | null {
+    this.#dropPrivate(server);
     if (server.prepared.use(name.statement)) return name.statement;
-    const dialect = dialectOf(client);
-    if (name.statement.dialect !== dialect) {
+    const dialect = server.residue.isForeign ? foreign : dialectOf(client);
+    if (name.statement.dialect !== dialect || dialect === foreign) {
       // The client has changed its settings since: this server reads the text under the new ones, and
       // that is not what others who have the old ones share.
       const { size } = name.statement;
@@ -140,7 +141,6 @@ export class Prepared {
     }
     const { statement } = name;
     this.#makeRoom(server, statement);
-    server.residue.onParse();
     this.#plane.outlet.put(statement.parse);
     server.requests.push(Request.ownParse);
     server.prepared.add(statement);
@@ -162,6 +162,12 @@ export class Prepared {
     while (server.prepared.isFull(size, maxPreparedStatements)) {
       this.#evict(server, server.prepared.leastRecentlyUsed() as Statement);
     }
+  }
+
+  /** What was prepared under settings that hold no longer: its client's name stands for the text alone. */
+  #dropPrivate(server: ServerConnection): void {
+    if (server.prepared.privates.size === 0 || server.residue.isForeign) return;
+    for (const statement of server.prepared.privates) this.#evict(server, statement);
   }
 
   #evict(server: ServerConnection, statement: Statement): void {
@@ -215,7 +221,9 @@ export class Prepared {
     const more = next - at + statementOverhead + nameOverhead;
     if (!this.#mayName(server, client.names.bytes, more)) return true;
     const { isPlain } = server.session;
-    const statement = pool.statements.intern(bytes, nameEnd + 1, next, dialectOf(client), isPlain);
+    this.#dropPrivate(server);
+    const dialect = server.residue.isForeign ? foreign : dialectOf(client);
+    const statement = pool.statements.intern(bytes, nameEnd + 1, next, dialect, isPlain);
     const entry = client.names.add(bytes, nameFrom, nameEnd, statement);
     if (server.prepared.use(statement)) {
       if (server.requests.cycles === 0 && !server.failedTransaction) {
@@ -234,7 +242,6 @@ export class Prepared {
       return true;
     }
     this.#makeRoom(server, statement);
-    server.residue.onParse();
     this.#plane.outlet.put(statement.parse);
     server.requests.push(Request.parseNamed);
     server.prepared.add(statement);

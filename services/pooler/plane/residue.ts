@@ -18,6 +18,9 @@ export const anything = Object.values(SqlFlag).reduce<number>((all, flag) => all
 /** What goes with the transaction because pooling by transactions can't keep it. */
 export const unkept = SqlFlag.makesTemp | SqlFlag.holds | SqlFlag.prepares;
 const leavesAnything = unkept | SqlFlag.runsCode;
+/** Behind it the server may read a text otherwise than its client's parameters say. */
+const changesMeaning = SqlFlag.changesMeaning | SqlFlag.setsUnnamed | SqlFlag.mentionsConfig |
+  SqlFlag.resets | SqlFlag.runsCode;
 const touchesLocks = SqlFlag.locks | SqlFlag.unlocks;
 
 /** pg_proc.oid of set_config and of the functions for session locks, fixed in PostgreSQL's catalog. */
@@ -54,16 +57,20 @@ export class Residue {
   mayReset = false;
   /** A SET that is not answered yet may change how the server reads texts. */
   maySet = false;
+  /** Statement pooling: what is not answered yet may leave a transaction open. */
+  mayBlock = false;
+  /** Texts may mean something else until the end of the transaction. */
+  #changesMeaning = false;
   /** All tags SET are to be of parameters that are reported, or of the transaction only. */
   #maySetReported = false;
   #maySetUnreported = false;
-  #parsed = false;
 
   /** A text with these flags and names goes to the server, where so many requests stand before it. */
   expect(flags: number, { unlistened, settings }: TextNames, cycles: number): void {
     this.isExpecting = true;
     this.settings.expect(flags, settings, cycles);
     this.listen.expect(flags, unlistened, cycles);
+    if ((flags & changesMeaning) !== 0) this.#changesMeaning = true;
     if ((flags & (SqlFlag.sets | SqlFlag.setsReported)) !== 0) this.maySet = true;
     if ((flags & (SqlFlag.setsReported | SqlFlag.setsLocal)) !== 0) this.#maySetReported = true;
     if ((flags & SqlFlag.sets) !== 0) this.#maySetUnreported = true;
@@ -74,14 +81,17 @@ export class Residue {
 
   /** Whether a message has to wait until all that was sent before is answered. */
   defers(type: number): boolean {
-    if (!this.mayReset && !this.listen.serial) return false;
+    if (!this.mayReset && !this.mayBlock && !this.listen.serial) return false;
     // It may belong to a copy that is about to begin.
     return type !== Frontend.copyData && type !== Frontend.copyDone && type !== Frontend.copyFail;
   }
 
-  /** A statement that others share was prepared: under settings that are not its own, perhaps. */
-  onParse(): void {
-    if (this.maySet || this.wipe !== Wipe.nothing) this.#parsed = true;
+  /**
+   * Whether the server may read a text sent to it now under settings that are not known, so that what it prepares is
+   * for nobody else. What was set for the transaction, or in front of it and not answered yet, is not known.
+   */
+  get isForeign(): boolean {
+    return this.#changesMeaning || this.wipe !== Wipe.nothing || this.settings.isDue;
   }
 
   /** A command with the tag SET was done; one that nobody saw in a text counts. */
@@ -94,20 +104,20 @@ export class Residue {
 
   /** All that was set is known, and whoever gets the server next is told what differs. */
   onSettingsKnown(): void {
-    if (this.wipe === Wipe.settings && !this.#parsed) this.wipe = Wipe.nothing;
+    if (this.wipe === Wipe.settings) this.wipe = Wipe.nothing;
   }
 
-  /** All is answered. */
-  endCycles(): void {
-    this.isExpecting = this.mayReset = this.maySet = false;
+  /** All is answered, and no cycle is under way; `isIdle`: no transaction is open. */
+  endCycles(isIdle: boolean): void {
+    if (isIdle) this.#changesMeaning = false;
+    this.isExpecting = this.#changesMeaning;
+    this.mayReset = this.maySet = this.mayBlock = false;
     this.#maySetReported = this.#maySetUnreported = false;
-    if (this.wipe === Wipe.nothing) this.#parsed = false;
   }
 
   /** The server's session is as after its login. */
   clear(): void {
     this.wipe = Wipe.nothing;
-    this.#parsed = false;
     this.locksUnsure = false;
     this.listen.clear();
     this.settings.forget();
@@ -118,10 +128,9 @@ export class Residue {
     return this.settings.isDue || this.listen.isDue;
   }
 
-  /** What is to be wiped: with settings, also what was prepared under them; and what nobody took over. */
+  /** What is to be wiped, with what nobody took over. */
   get due(): Wipe {
-    if (this.listen.listening) return Wipe.everything;
-    return this.wipe === Wipe.settings && this.#parsed ? Wipe.everything : this.wipe;
+    return this.listen.listening ? Wipe.everything : this.wipe;
   }
 
   #settings(): void {

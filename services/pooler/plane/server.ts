@@ -500,15 +500,18 @@ export class ServerConnection implements DialOwner {
           if (requests.front() === Request.describe) requests.pop();
           break;
         case Backend.commandComplete:
-          if (requests.front() === Request.execute) requests.pop();
           this.copyIn = false;
           if (whole) {
             const tag = tagOf(bytes, at + 5, next);
+            const isQuery = requests.front() === Request.query;
             if (own) this.#onOwnTag(tag);
-            else if (this.deallocating?.take(tag, this.client?.names ?? null) === false) {
+            else if (
+              isQuery && this.deallocating?.take(tag, this.client?.names ?? null) === false
+            ) {
               keep = false;
             } else if (tag !== Tag.other) onTag(this, tag);
           }
+          if (requests.front() === Request.execute) requests.pop();
           break;
         case Backend.emptyQuery:
         case Backend.portalSuspended:
@@ -729,13 +732,14 @@ export class ServerConnection implements DialOwner {
       return false;
     }
     this.copyIn = false;
-    if (requests.count === 0) this.synced = true;
     this.deallocating = null;
     this.residue.listen.endCycle(this.status === statusIdle, requests.count === 0);
     this.session.onResets(this.residue.settings.endCycle(requests.count === 0));
-    if (requests.cycles === 0) {
+    // An extended cycle that has not had its Sync yet may be under way behind this one.
+    if (requests.count === 0) {
+      this.synced = true;
       this.mayDiscard = false;
-      if (this.residue.isExpecting) this.residue.endCycles();
+      if (this.residue.isExpecting) this.residue.endCycles(this.status === statusIdle);
     }
     this.answered++;
     counters[Counter.queries]!++;

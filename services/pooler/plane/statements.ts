@@ -26,6 +26,9 @@ const key0 = seeds.readInt32LE(0);
 const key1 = seeds.readInt32LE(4);
 const nameSeed = seeds.readInt32LE(8);
 
+/** The dialect of statements that were prepared under settings nobody knows: each is one client's alone. */
+export const foreign = "\u0101";
+
 /** A statement shared by every client and server of a pool. One buffer each: there may be many. */
 export class Statement {
   /** Of the dialect, the text and the types. */
@@ -130,9 +133,10 @@ export class StatementTable {
   /** The statement whose Parse body after the name (text, zero, types) is `bytes[from, to)`. */
   intern(bytes: Uint8Array, from: number, to: number, dialect = "", plain = true): Statement {
     const hash = this.#hashOf(dialect, bytes, from, to);
-    const known = this.#find(hash, dialect, bytes, from, to);
+    const known = dialect === foreign ? null : this.#find(hash, dialect, bytes, from, to);
     if (known !== null) return known;
     const statement = new Statement(dialect, hash, this.#nextId++, bytes, from, to, plain);
+    if (dialect === foreign) return statement;
     statement.next = this.#byHash.get(hash) ?? null;
     this.#byHash.set(hash, statement);
     this.#size++;
@@ -332,6 +336,8 @@ const serverMax = 16 * 1024 * 1024;
 /** The statements that one server has prepared, bounded, least recently used first out. */
 export class PreparedOnServer {
   readonly #uses = new Map<Statement, PreparedUse>();
+  /** Those of them that are one client's alone. */
+  readonly privates = new Set<Statement>();
   readonly #table: StatementTable;
   #clock = 0;
   #bytes = 0;
@@ -367,12 +373,14 @@ export class PreparedOnServer {
     this.#uses.set(statement, { lastUse: ++this.#clock });
     this.#bytes += statement.size;
     this.#table.retain(statement);
+    if (statement.dialect === foreign) this.privates.add(statement);
   }
 
   remove(statement: Statement): void {
     if (!this.#uses.delete(statement)) return;
     this.#bytes -= statement.size;
     this.#table.release(statement);
+    this.privates.delete(statement);
   }
 
   leastRecentlyUsed(): Statement | null {
@@ -390,6 +398,7 @@ export class PreparedOnServer {
   clear(): void {
     for (const statement of this.#uses.keys()) this.#table.release(statement);
     this.#uses.clear();
+    this.privates.clear();
     this.#bytes = 0;
   }
 }

@@ -85,8 +85,14 @@ export class Texts {
     flags: number,
     names: TextNames = noNames,
   ): void {
-    if ((flags & SqlFlag.discards) !== 0 && server.prepared.size > 0) server.mayDiscard = true;
+    // The names go as well where this server has none of the statements.
+    const has = server.prepared.size > 0 || (client.names !== null && client.names.size > 0);
+    if ((flags & SqlFlag.discards) !== 0 && has) server.mayDiscard = true;
     server.residue.isExpecting = true;
+    // Nothing may follow a transaction that is to be refused and rolled back.
+    if ((flags & SqlFlag.begins) !== 0 && client.mode === "statement") {
+      server.residue.mayBlock = true;
+    }
     // What comes behind it is to find what the client asked for.
     if ((flags & backToLogin) !== 0 && client.initial !== this.#plane.tracker.none) {
       server.residue.mayReset = true;

@@ -127,6 +127,7 @@ export class Upkeep {
     if (sql === null) {
       this.end();
       this.#rolledBack = false;
+      server.residue.endCycles(true);
       server.toIdle();
       return;
     }

@@ -155,6 +155,56 @@ test("a transaction that outlives its message is refused, and nothing of it stay
   await other.end();
 });
 
+/** A pipeline whose block would end within it. */
+const wholeBlocks: [string, Uint8Array[]][] = [
+  ["queries", [f.Q("BEGIN"), f.Q("INSERT INTO marks VALUES ('kept')"), f.Q("COMMIT")]],
+  ["queries behind others", [
+    f.Q("SELECT 1"),
+    f.Q("SELECT 2; START TRANSACTION"),
+    f.Q("INSERT INTO marks VALUES ('kept')"),
+    f.Q("END"),
+    f.Q("INSERT INTO marks VALUES ('behind')"),
+  ]],
+  [
+    "cycles",
+    ["BEGIN", "INSERT INTO marks VALUES ('kept')", "COMMIT"].flatMap((sql) => [
+      ...cycle(sql),
+      f.S(),
+    ]),
+  ],
+  ["named", [
+    f.P("b", "BEGIN"),
+    f.P("c", "COMMIT"),
+    f.S(),
+    f.B("", "b"),
+    f.E(),
+    f.S(),
+    f.Q("INSERT INTO marks VALUES ('kept')"),
+    f.B("", "c"),
+    f.E(),
+    f.S(),
+  ]],
+  ["a block with what it does", [
+    f.Q("BEGIN; INSERT INTO marks VALUES ('kept')"),
+    f.Q("COMMIT; INSERT INTO marks VALUES ('behind')"),
+  ]],
+  ["a backslash", [f.Q("BEGIN; SELECT E'\\\\'"), f.Q("INSERT INTO marks VALUES ('kept'); COMMIT")]],
+];
+
+test("nothing of a pipeline is done from a refused block on", async () => {
+  // The client was told that its BEGIN was refused, and what it had sent behind it, with the COMMIT, was done.
+  const other = await open(pooler);
+  for (const [what, parts] of wholeBlocks) {
+    for (const _ of upTo(5)) {
+      const client = await open(pooler);
+      client.send(...parts);
+      await refused(client, what);
+      assert.equal(await other.query("SELECT who FROM marks"), [], what);
+    }
+  }
+  await other.end();
+});
+
 test("who waits behind a refused block is served at once", async () => {
   const clients = await Promise.all(upTo(10).map(() => open(pooler)));
   const bad = await open(pooler);

@@ -1,0 +1,105 @@
+// DISCARD ALL, DEALLOCATE ALL and DEALLOCATE in the middle of what a client sends in one go: drivers' pools put them in
+// front of the first command. Compared with PostgreSQL, whether or not the server has any of the client's statements.
+
+import { assert, suite, until } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import type { Pgweir } from "../../support/pgweir.ts";
+import type { Postgres } from "../../support/postgres.ts";
+import { ask, closeAll, nothingHangs, open, startPair, Twin } from "./support.ts";
+
+needs("postgresql");
+
+const test = suite("discards in a pipe");
+let postgres: Postgres;
+/** One server connection. */
+let pooler: Pgweir;
+
+test.before(async () => {
+  ({ postgres, pooler } = await startPair());
+});
+
+test.after.each(closeAll);
+
+test.after(async () => {
+  await pooler.stop();
+  await postgres.stop("immediate");
+});
+
+/** The pooler's next server has none of anybody's statements. */
+async function newServer(): Promise<void> {
+  const pids = async () => (await postgres.backends()).map(({ pid }) => pid);
+  const old = await pids();
+  await postgres.query(`SELECT pg_terminate_backend(pid) FROM unnest(ARRAY[${old}]::int[]) pid`);
+  await until(
+    "the server to be gone",
+    async () => !(await pids()).some((pid) => old.includes(pid)),
+  );
+}
+
+const run = (sql: string) => [f.P("", sql), f.B(), f.E()];
+const use = [f.B("", "s"), f.E()];
+
+for (const sql of ["DISCARD ALL", "DEALLOCATE ALL"]) {
+  const ways: [string, Uint8Array[], number][] = [
+    ["a query", [f.Q(sql)], 1],
+    ["a cycle", [...run(sql), f.S()], 1],
+    ["a named statement", [f.P("all", sql), f.B("", "all"), f.E(), f.S()], 1],
+  ];
+  for (const [what, parts, count] of ways) {
+    test(`${sql} as ${what}: what follows in the same write finds no name, and may take it`, async () => {
+      // "already exists", and the dropped statement was executed; or the new one was lost.
+      for (const isNew of [false, true]) {
+        const told = isNew ? "on a new server" : "on the same server";
+        const rests: [string, Uint8Array[], number][] = [
+          ["Parse", [f.P("s", "SELECT 2"), ...use, f.S()], 1],
+          ["Bind", [...use, f.S()], 1],
+          ["Describe", [f.D("S", "s"), f.S()], 1],
+          ["the same Parse", [f.P("s", "SELECT 1"), ...use, f.S(), f.P("t", "SELECT 1"), f.S()], 2],
+          ["Close and Parse", [f.C("S", "s"), f.P("s", "SELECT 3"), f.S(), ...use, f.S()], 2],
+          ["an error", [...run("SELECT 1/0"), f.P("s", "SELECT 3"), f.S()], 1],
+        ];
+        for (const [next, rest, more] of rests) {
+          const pooled = await open(pooler);
+          const direct = await open(postgres);
+          for (const client of [pooled, direct]) await ask(client, [f.P("s", "SELECT 1"), f.S()]);
+          if (isNew) {
+            await direct.end();
+            await newServer();
+          }
+          const straight = isNew ? await open(postgres) : direct;
+          if (isNew) await ask(straight, [f.P("s", "SELECT 1"), f.S()]);
+          for (const [at, asked] of [[...parts, ...rest], [...use, f.S()]].entries()) {
+            const total = at === 0 ? count + more : 1;
+            assert.is(
+              await ask(pooled, asked, total),
+              await ask(straight, asked, total),
+              `${next} ${told}${at === 0 ? "" : ", later"}`,
+            );
+          }
+          await pooled.end();
+          await straight.end();
+        }
+      }
+    });
+  }
+}
+
+test("a DEALLOCATE behind a cycle without its Sync is answered once", async () => {
+  // The tag of the command before it was taken for one of the DEALLOCATE's, and one that nobody asked for came.
+  for (const sql of ["SELECT 1", "SELECT nope", "SET application_name = 'x'", ""]) {
+    const twin = await Twin.login(pooler, postgres);
+    await twin.same([f.P("s", "SELECT 7"), f.S()]);
+    const pipe = [...run(sql), f.Q("DEALLOCATE s"), f.S(), f.Q("SELECT 'last'")];
+    const count = sql === "SELECT nope" ? 2 : 3;
+    await twin.same(pipe, count);
+    await twin.same([...use, f.S()]);
+    await twin.end();
+  }
+});
+
+test("the pooler and its servers are well after all this", async () => {
+  await nothingHangs(pooler, postgres);
+});
+
+test.run();
