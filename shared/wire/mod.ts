@@ -26,7 +26,7 @@ export {
   type ScramSecret,
   scramSecretMatches,
 } from "./scram_keys.ts";
-export { type NamedStatement, namedStatements } from "./sql_deallocate.ts";
+export { deallocatesAll, type NamedStatement, namedStatements } from "./sql_deallocate.ts";
 export { scanSql, SqlFlag, unlistens } from "./sql_scan.ts";
 export {
   noSettingNames,

@@ -8,6 +8,7 @@ const maxIdentifierBytes = 63;
 
 const ALL = word("all");
 const DEALLOCATE = word("deallocate");
+const DISCARD = word("discard");
 const PREPARE = word("prepare");
 const TRANSACTION = word("transaction");
 
@@ -39,6 +40,24 @@ export function namedStatements(bytes: Uint8Array, from: number, to: number): Na
     at = blankEnd(bytes, skipStatement(bytes, at, to), to);
   }
   return found;
+}
+
+/** Whether the SQL [from, to) is DEALLOCATE ALL or DISCARD ALL, and nothing else. */
+export function deallocatesAll(bytes: Uint8Array, from: number, to: number): boolean {
+  let at = blankEnd(bytes, from, to);
+  let end = wordEnd(bytes, at, to);
+  const isDeallocate = same(bytes, at, end, DEALLOCATE);
+  if (!isDeallocate && !same(bytes, at, end, DISCARD)) return false;
+  at = blankEnd(bytes, end, to);
+  end = wordEnd(bytes, at, to);
+  if (isDeallocate && same(bytes, at, end, PREPARE)) {
+    at = blankEnd(bytes, end, to);
+    end = wordEnd(bytes, at, to);
+  }
+  if (!same(bytes, at, end, ALL)) return false;
+  at = blankEnd(bytes, end, to);
+  while (at < to && bytes[at] === 0x3b) at = blankEnd(bytes, at + 1, to);
+  return at >= to;
 }
 
 /** The DEALLOCATE that begins at `from`, if a name is at `at` and nothing else follows. */

@@ -52,6 +52,7 @@ class World {
   /** As a Bind of the statement: the server gets it if it lacks it. False if that has to wait. */
   use(statement: Statement): boolean {
     const name = encoder.encode(`s${this.statements.indexOf(statement)}`);
+    if (this.journal.hasOpenGroups && this.#dropping) return false;
     if (this.journal.hasOpenGroups && this.journal.isOpen([statement], name, 0, name.length)) {
       return false;
     }
@@ -68,6 +69,18 @@ class World {
     }
     this.#send(Request.bind);
     return true;
+  }
+
+  /** As an Execute of DISCARD ALL; false if that has to wait. */
+  drop(): boolean {
+    if (this.journal.hasOpenGroups) return false;
+    this.#send(Request.executeDrop, (real) => real.clear());
+    this.journal.recordDrop(null);
+    return true;
+  }
+
+  get #dropping(): boolean {
+    return this.#sent.some(({ code }) => code === Request.executeDrop);
   }
 
   sync(): void {
@@ -112,6 +125,8 @@ test("what is noted is what the server has, when cycles fail while others are on
         const statement = world.statements[below(world.statements.length)] as Statement;
         // It waits until all is answered.
         if (!world.use(statement)) { while (cycles > 0) answer(); }
+      } else if (dice < 0.65) {
+        if (!world.drop()) { while (cycles > 0) answer(); }
       } else if (dice < 0.8) {
         world.sync();
         cycles++;
@@ -127,6 +142,42 @@ test("what is noted is what the server has, when cycles fail while others are on
       assert.ok(statement.references > 0);
     }
     assert.ok(world.real.size <= world.most + 8);
+  }
+});
+
+test("a group that drops everything finds nothing behind it, and all again when it fails", () => {
+  for (const fails of [false, true]) {
+    const { table, prepared, journal, requests, names, statements } = new World(3, 9);
+    const [first, second] = statements as [Statement, Statement];
+    prepared.add(first);
+    const s1 = encoder.encode("s1");
+    const before = names.get(s1, 0, 2);
+    requests.push(Request.executeDrop);
+    journal.recordDrop(names);
+    assert.equal([names.size, names.bytes, prepared.size], [0, 0, 0]);
+    requests.push(Request.parseNamed);
+    const added = names.add(s1, 0, 2, second);
+    prepared.add(second);
+    journal.record(second, null, added, null);
+    requests.push(Request.sync);
+    journal.group++;
+    if (fails) journal.skip(requests, names);
+    else {
+      for (const _ of [1, 2]) {
+        requests.pop();
+        journal.done();
+      }
+    }
+    assert.is(requests.front(), Request.sync);
+    assert.is(names.get(s1, 0, 2), fails ? before : added);
+    assert.equal([names.size, prepared.has(first), prepared.has(second)], [
+      fails ? 3 : 1,
+      fails,
+      !fails,
+    ]);
+    names.clear();
+    prepared.clear();
+    assert.equal([table.memory.kept, table.memory.named], [0, 0]);
   }
 });
 

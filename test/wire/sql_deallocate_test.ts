@@ -1,7 +1,7 @@
 // namedStatements(): where a text deallocates and prepares statements.
 
 import { assert, suite } from "../support/harness.ts";
-import { namedStatements } from "../../shared/wire/mod.ts";
+import { deallocatesAll, namedStatements } from "../../shared/wire/mod.ts";
 
 const test = suite("wire/sql_deallocate");
 
@@ -45,5 +45,27 @@ for (const [text, wanted] of rows) {
     assert.equal(found(text), wanted);
   });
 }
+
+const all: [text: string, isAll: boolean][] = [
+  ["DEALLOCATE ALL", true],
+  ["deallocate prepare all", true],
+  ["/* x */ DISCARD --\n ALL ; ;", true],
+  ["DISCARD PLANS", false],
+  ["DISCARD PREPARE ALL", false],
+  ["DEALLOCATE", false],
+  ["DEALLOCATE a", false],
+  ['DEALLOCATE "all"', false],
+  ["DEALLOCATE PREPARE", false],
+  ["DEALLOCATE ALL; SELECT 1", false],
+  ["SELECT 1; DEALLOCATE ALL", false],
+  ["", false],
+];
+
+test("deallocatesAll() is true for what does that and nothing else", () => {
+  for (const [text, isAll] of all) {
+    const bytes = new TextEncoder().encode(`ALL${text}ALL`);
+    assert.is(deallocatesAll(bytes, 3, bytes.length - 3), isAll, text);
+  }
+});
 
 test.run();

@@ -468,10 +468,10 @@ export class ClientSession implements StreamOwner, Waiter {
                 requests.push(Request.sync);
                 server.journal.group++;
               }
-              server.skipping = false;
+              server.skipping = server.dropsAll = false;
               break;
             case Frontend.execute:
-              requests.push(Request.execute);
+              requests.push(server.dropsAll ? plane.prepared.dropAll(server) : Request.execute);
               server.synced = false;
               break;
             case Frontend.bind: {

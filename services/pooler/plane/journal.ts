@@ -29,8 +29,15 @@ export interface JournalEntry {
   readonly nameRemoved: StatementName | null;
   /** The error of a message that was replaced by a failing one. */
   readonly failure: Failure | null;
+  /** All that was there when it was all dropped. */
+  readonly dropped: Dropped | null;
   /** How many Syncs had been sent before. */
   readonly group: number;
+}
+
+interface Dropped {
+  readonly statements: readonly Statement[];
+  readonly names: readonly StatementName[];
 }
 
 /** Entries that are looked through for a message; with more of them it waits. */
@@ -56,8 +63,26 @@ export class Journal {
     nameRemoved: StatementName | null,
     failure: Failure | null = null,
   ): void {
-    const group = this.group;
-    this.#entries.push({ added, removed, nameAdded, nameRemoved, failure, group });
+    const { group } = this;
+    this.#entries.push({ added, removed, nameAdded, nameRemoved, failure, dropped: null, group });
+  }
+
+  /**
+   * What is sent drops all statements. What stands behind it in its group finds none, since it is skipped if that
+   * fails.
+   */
+  recordDrop(names: StatementNames | null): void {
+    const dropped = this.#drop(names);
+    this.record(null, null, null, null);
+    const last = this.#entries.length - 1;
+    this.#entries[last] = { ...this.#entries[last] as JournalEntry, dropped };
+  }
+
+  #drop(names: StatementNames | null): Dropped {
+    const dropped = { statements: this.#prepared.all(), names: names?.all() ?? [] };
+    this.#prepared.clear();
+    names?.clear();
+    return dropped;
   }
 
   /** The oldest entry, whose message is answered. */
@@ -95,7 +120,9 @@ export class Journal {
   /** Undoes the changes of entries that are done, the last one first. */
   #undo(entries: readonly JournalEntry[], names: StatementNames | null): void {
     for (let i = entries.length - 1; i >= 0; i--) {
-      const { added, removed, nameAdded, nameRemoved } = entries[i] as JournalEntry;
+      const { added, removed, nameAdded, nameRemoved, dropped } = entries[i] as JournalEntry;
+      for (const statement of dropped?.statements ?? []) this.#prepared.add(statement);
+      for (const name of dropped?.names ?? []) names?.put(name);
       if (added !== null) this.#prepared.remove(added);
       if (removed !== null) this.#prepared.add(removed);
       if (nameAdded !== null) names?.remove(nameAdded);
@@ -145,7 +172,7 @@ export class Journal {
   /** Does again what is noted; of what changes nothing now there will be nothing to undo. */
   #redo(names: StatementNames | null): void {
     for (let i = this.#at; i < this.#entries.length; i++) {
-      const { added, removed, nameAdded, nameRemoved, failure, group } = this
+      const { added, removed, nameAdded, nameRemoved, failure, dropped, group } = this
         .#entries[i] as JournalEntry;
       const gone = removed !== null && this.#prepared.has(removed) ? removed : null;
       const come = added !== null && !this.#prepared.has(added) ? added : null;
@@ -159,6 +186,7 @@ export class Journal {
         nameAdded,
         nameRemoved: nameGone,
         failure,
+        dropped: dropped === null ? null : this.#drop(names),
         group,
       };
       this.#entries[i] = entry;
@@ -167,8 +195,15 @@ export class Journal {
 
   /** While the tables are taken apart none of these statements may be forgotten. */
   #keeping(entries: readonly JournalEntry[], change: () => void): void {
-    const statements = entries.flatMap(({ added, removed, nameAdded, nameRemoved }) =>
-      [added, removed, nameAdded?.statement, nameRemoved?.statement].filter((each) => each != null)
+    const statements = entries.flatMap(({ added, removed, nameAdded, nameRemoved, dropped }) =>
+      [
+        added,
+        removed,
+        nameAdded?.statement,
+        nameRemoved?.statement,
+        ...dropped?.statements ?? [],
+        ...dropped?.names.map(({ statement }) => statement) ?? [],
+      ].filter((each) => each != null)
     );
     for (const statement of statements) this.#table.retain(statement);
     change();

@@ -345,6 +345,13 @@ export class Prepared {
     return false;
   }
 
+  /** An Execute that drops all statements: returns the kind of request it is. */
+  dropAll(server: ServerConnection): number {
+    server.dropsAll = false;
+    server.journal.recordDrop(server.client?.names ?? null);
+    return Request.executeDrop;
+  }
+
   /** Answers what the server never saw, now that it is its turn. Appends to the outlet. */
   answerHere({ requests, journal }: ServerConnection): void {
     while (requests.isHere) {

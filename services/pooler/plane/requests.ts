@@ -37,6 +37,8 @@ export const Request = {
   copyEnd: 15,
   /** A message that cannot succeed, replaced by one that fails: the error text is the client's. */
   failsHere: 16,
+  /** An Execute that drops all prepared statements; has a journal entry. */
+  executeDrop: 17,
 } as const;
 
 export class Requests {
@@ -128,5 +130,6 @@ export class Requests {
 /** Whether a request of this kind has an entry in the journal. */
 export function hasJournal(code: number): boolean {
   return code === Request.parseNamed || code === Request.ownParse || code === Request.parseHere ||
-    code === Request.ownClose || code === Request.closeHere || code === Request.failsHere;
+    code === Request.ownClose || code === Request.closeHere || code === Request.failsHere ||
+    code === Request.executeDrop;
 }

@@ -77,6 +77,8 @@ export class ServerConnection implements DialOwner {
   copyIn = false;
   /** A query that is not answered yet may drop the prepared statements. */
   mayDiscard = false;
+  /** The next Execute drops all prepared statements. */
+  dropsAll = false;
   /** Of a query that runs in which DEALLOCATEs are played. */
   deallocating: DeallocateTags | null = null;
 
@@ -512,6 +514,10 @@ export class ServerConnection implements DialOwner {
             } else if (tag !== Tag.other) onTag(this, tag);
           }
           if (requests.front() === Request.execute) requests.pop();
+          else if (requests.front() === Request.executeDrop) {
+            requests.pop();
+            this.journal.done();
+          }
           break;
         case Backend.emptyQuery:
         case Backend.portalSuspended:

@@ -289,6 +289,14 @@ export class StatementNames {
     entry.statement = statement;
   }
 
+  all(): StatementName[] {
+    const entries: StatementName[] = [];
+    for (const first of this.#byHash.values()) {
+      for (let at: StatementName | null = first; at !== null; at = at.next) entries.push(at);
+    }
+    return entries;
+  }
+
   /** False if it is not there. */
   remove(entry: StatementName): boolean {
     if (!unchain(this.#byHash, entry)) return false;
@@ -299,12 +307,12 @@ export class StatementNames {
   }
 
   clear(): void {
-    for (const first of this.#byHash.values()) {
-      for (let at: StatementName | null = first; at !== null; at = at.next) {
-        this.#discharge(at);
-      }
-    }
+    const entries = this.all();
     this.#byHash.clear();
+    for (const entry of entries) {
+      entry.next = null;
+      this.#discharge(entry);
+    }
     this.#last = null;
     this.size = 0;
   }
@@ -354,6 +362,10 @@ export class PreparedOnServer {
   isFull(bytes: number, most: number): boolean {
     const { size } = this.#uses;
     return size >= most || (size > 0 && this.#bytes + bytes > serverMax);
+  }
+
+  all(): Statement[] {
+    return [...this.#uses.keys()];
   }
 
   has(statement: Statement): boolean {

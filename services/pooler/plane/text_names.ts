@@ -2,6 +2,7 @@
 // parameters. Looked for only where the flags say that there are any.
 
 import {
+  deallocatesAll,
   noSettingNames,
   type SettingNames,
   settingNames,
@@ -15,9 +16,15 @@ export interface TextNames {
   /** The channels of its UNLISTENs. */
   readonly unlistened: readonly string[];
   readonly settings: SettingNames;
+  /** It does nothing but drop all prepared statements, and more perhaps. */
+  readonly dropsAll: boolean;
 }
 
-export const noNames: TextNames = { unlistened: [], settings: noSettingNames };
+export const noNames: TextNames = {
+  unlistened: [],
+  settings: noSettingNames,
+  dropsAll: false,
+};
 
 const settingFlags = SqlFlag.sets | SqlFlag.setsDefault | SqlFlag.setsConfig | SqlFlag.resets |
   SqlFlag.discards;
@@ -28,7 +35,8 @@ export function namesIn(bytes: Uint8Array, from: number, to: number, flags: numb
   if ((flags & namedFlags) === 0 || flags === anything) return noNames;
   const unlistened = (flags & SqlFlag.unlistens) === 0 ? [] : unlistens(bytes, from, to);
   const settings = (flags & settingFlags) === 0 ? noSettingNames : settingNames(bytes, from, to);
-  if ((flags & SqlFlag.runsCode) === 0) return { unlistened, settings };
+  const dropsAll = (flags & SqlFlag.discards) !== 0 && deallocatesAll(bytes, from, to);
+  if ((flags & SqlFlag.runsCode) === 0) return { unlistened, settings, dropsAll };
   const set = [...settings.set, ...settingNamesInCode(bytes, from, to)];
-  return { unlistened, settings: { ...settings, set } };
+  return { unlistened, settings: { ...settings, set }, dropsAll };
 }

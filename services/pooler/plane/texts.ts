@@ -103,6 +103,7 @@ export class Texts {
       return;
     }
     server.residue.expect(flags, names, cycles);
+    if (names.dropsAll && client.names !== null) server.dropsAll = true;
     if ((flags & counted) === 0 || flags === anything) return;
     client.features ??= noCounts();
     for (const [index, { flag, what }] of features.entries()) {
@@ -138,6 +139,7 @@ export class Texts {
       : played(names, arena.bytes, at + 5, next - 1);
     if (found !== null && server.requests.cycles > 0) return Verdict.wait;
     this.expect(client, server, flags, namesIn(arena.bytes, at + 5, next - 1, flags));
+    server.dropsAll = false;
     if (found === null) return Verdict.pass;
     outlet.pass(run, at);
     prepared.deallocate(server, found);

@@ -44,6 +44,7 @@ for (const sql of ["DISCARD ALL", "DEALLOCATE ALL"]) {
   const ways: [string, Uint8Array[], number][] = [
     ["a query", [f.Q(sql)], 1],
     ["a cycle", [...run(sql), f.S()], 1],
+    ["a group", run(sql), 0],
     ["a named statement", [f.P("all", sql), f.B("", "all"), f.E(), f.S()], 1],
   ];
   for (const [what, parts, count] of ways) {
