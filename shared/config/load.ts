@@ -463,6 +463,16 @@ class Loader {
         "default_pool_size = 0: no server connection is opened, clients wait for ever",
       );
     }
+    const { poolMode, maxPreparedStatements } = this.#settings;
+    const others = [this.#fallback, ...this.#databases.values(), ...this.#users.values()];
+    const modes = [poolMode, ...others.map((each) => each?.poolMode ?? "session")];
+    if (maxPreparedStatements === 0 && modes.some((mode) => mode !== "session")) {
+      this.#warn(
+        this.#placeOf("max_prepared_statements"),
+        "max_prepared_statements = 0: in transaction and statement pooling a client may execute what another one " +
+          "has prepared under the same name",
+      );
+    }
     const authUsers = this.#checkAuthQuery(userlist);
     if (authType !== "any" && userlist?.size === 0 && authUsers === 0) {
       this.#warn(

@@ -311,6 +311,12 @@ const verdicts: readonly (readonly [string, string])[] = [
     "default_pool_size = 0",
     "warning default_pool_size = 0: no server connection is opened, clients wait for ever",
   ],
+  ["max_prepared_statements = 1", ""],
+  [
+    "max_prepared_statements = 0",
+    "warning max_prepared_statements = 0: in transaction and statement pooling a client may execute what another " +
+    "one has prepared under the same name",
+  ],
   ["auth_file = gone.txt", `error read auth_file "gone.txt": no such file`],
   [
     "drain_timeout = \x1b[2J",

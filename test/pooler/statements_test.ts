@@ -2,6 +2,7 @@
 
 import { StatementMemory } from "../../services/pooler/plane/statement_memory.ts";
 import {
+  foreign,
   PreparedOnServer,
   type Statement,
   type StatementName,
@@ -176,6 +177,39 @@ test("isFull() bounds what a server has, in number and in bytes, but for the las
   server.clear();
   assert.is(server.size, 0);
   assert.not(server.isFull(16 * 1024 * 1024, 3));
+});
+
+test("outdate() is of what the server has by then, until that goes", () => {
+  const table = new StatementTable(new StatementMemory());
+  const server = new PreparedOnServer(table);
+  const [first, second] = [intern(table, "a"), intern(table, "b")];
+  server.add(first);
+  server.outdate();
+  server.add(second);
+  assert.equal([server.isOutdated(first), server.isOutdated(second)], [true, false]);
+  server.remove(first);
+  server.add(first);
+  assert.not(server.isOutdated(first));
+  server.outdate();
+  server.clear();
+  server.add(second);
+  assert.not(server.isOutdated(second));
+});
+
+test("what is foreign is one client's alone, and known to its server as such", () => {
+  const table = new StatementTable(new StatementMemory());
+  const server = new PreparedOnServer(table);
+  const [first, second] = [intern(table, "a", foreign), intern(table, "a", foreign)];
+  assert.is.not(first, second);
+  assert.is(find(table, "a", foreign), null);
+  for (const statement of [first, second, intern(table, "a")]) server.add(statement);
+  assert.equal([...server.privates], [first, second]);
+  server.remove(first);
+  assert.equal([...server.privates], [second]);
+  const shared = table.inDialect(second, "", true);
+  assert.is(shared, find(table, "a"));
+  server.clear();
+  assert.is(server.privates.size + table.size + table.memory.kept, 0);
 });
 
 test("whatever clients and servers do, sizes are those of what they have", () => {

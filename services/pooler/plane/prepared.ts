@@ -127,6 +127,7 @@ export class Prepared {
    */
   prepare(client: ClientSession, server: ServerConnection, name: StatementName): Statement | null {
     this.#dropPrivate(server);
+    this.#dropOutdated(server, name.statement);
     if (server.prepared.use(name.statement)) return name.statement;
     const dialect = server.residue.isForeign ? foreign : dialectOf(client);
     if (name.statement.dialect !== dialect || dialect === foreign) {
@@ -168,6 +169,10 @@ export class Prepared {
   #dropPrivate(server: ServerConnection): void {
     if (server.prepared.privates.size === 0 || server.residue.isForeign) return;
     for (const statement of server.prepared.privates) this.#evict(server, statement);
+  }
+
+  #dropOutdated(server: ServerConnection, statement: Statement): void {
+    if (server.prepared.isOutdated(statement)) this.#evict(server, statement);
   }
 
   #evict(server: ServerConnection, statement: Statement): void {
@@ -224,6 +229,7 @@ export class Prepared {
     this.#dropPrivate(server);
     const dialect = server.residue.isForeign ? foreign : dialectOf(client);
     const statement = pool.statements.intern(bytes, nameEnd + 1, next, dialect, isPlain);
+    this.#dropOutdated(server, statement);
     const entry = client.names.add(bytes, nameFrom, nameEnd, statement);
     if (server.prepared.use(statement)) {
       if (server.requests.cycles === 0 && !server.failedTransaction) {

@@ -536,7 +536,7 @@ export class ServerConnection implements DialOwner {
             }
           }
           if (whole && parsed.code === "0A000") {
-            this.pool.statements.onUnsupported(bytes, at + 5, next);
+            this.pool.statements.onUnsupported(this.prepared, bytes, at + 5, next);
           }
           if (own) this.#ownFailure = parsed;
           else {

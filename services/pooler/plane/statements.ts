@@ -174,12 +174,15 @@ export class StatementTable {
   /**
    * The body [from, end) of an error of SQLSTATE 0A000. If a statement's table has changed so that its
    * result would, what is prepared from now on is not taken for what is on the servers already, or
-   * everybody would be given the outdated statement.
+   * everybody would be given the outdated statement; and what `server` has is to be prepared anew for whoever
+   * uses it next.
    */
-  onUnsupported(bytes: Uint8Array, from: number, end: number): void {
+  onUnsupported(server: PreparedOnServer, bytes: Uint8Array, from: number, end: number): void {
     for (let at = from; at < end; at++) {
       // Field R, the routine: the message itself may be translated.
-      if (startsWith(bytes, at, end, outdatedPlan)) return this.renew();
+      if (!startsWith(bytes, at, end, outdatedPlan)) continue;
+      server.outdate();
+      return this.renew();
     }
   }
 
@@ -346,6 +349,8 @@ export class PreparedOnServer {
   readonly #uses = new Map<Statement, PreparedUse>();
   /** Those of them that are one client's alone. */
   readonly privates = new Set<Statement>();
+  /** Those whose tables may have changed since. */
+  readonly #outdated = new Set<Statement>();
   readonly #table: StatementTable;
   #clock = 0;
   #bytes = 0;
@@ -366,6 +371,14 @@ export class PreparedOnServer {
 
   all(): Statement[] {
     return [...this.#uses.keys()];
+  }
+
+  outdate(): void {
+    for (const statement of this.#uses.keys()) this.#outdated.add(statement);
+  }
+
+  isOutdated(statement: Statement): boolean {
+    return this.#outdated.size > 0 && this.#outdated.has(statement);
   }
 
   has(statement: Statement): boolean {
@@ -393,6 +406,7 @@ export class PreparedOnServer {
     this.#bytes -= statement.size;
     this.#table.release(statement);
     this.privates.delete(statement);
+    this.#outdated.delete(statement);
   }
 
   leastRecentlyUsed(): Statement | null {
@@ -411,6 +425,7 @@ export class PreparedOnServer {
     for (const statement of this.#uses.keys()) this.#table.release(statement);
     this.#uses.clear();
     this.privates.clear();
+    this.#outdated.clear();
     this.#bytes = 0;
   }
 }

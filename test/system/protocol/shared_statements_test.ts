@@ -35,6 +35,7 @@ test.before(async () => {
   ({ postgres, pooler } = await startPair());
   pair = await startPooler(postgres, {
     settings: { default_pool_size: 2, max_prepared_statements: KEPT },
+    userlist: { postgres: "", migrator: "" },
   });
   narrow = await startPooler(postgres, {
     settings: { default_pool_size: 1, max_prepared_statements: 2 },
@@ -205,6 +206,68 @@ test("a table's change behind a shared statement is seen inside a transaction as
     await client.query("COMMIT");
     await client.end();
   }
+});
+
+test("a table's change past the pooler costs an error for each server, and not its statements", async () => {
+  // A client that had prepared its statement after the change, and was handed the one from before it, got the error for
+  // every use, for ever.
+  const sql = "SELECT * FROM moving";
+  for (const [round, describes] of [false, true, false].entries()) {
+    await postgres.query(
+      "DROP TABLE IF EXISTS moving; CREATE TABLE moving (a int); INSERT INTO moving VALUES (1)",
+    );
+    const text = `${sql} -- ${round}`;
+    await onBothServers(async (client) => {
+      assert.is(
+        await ask(client, [f.P("s", text), f.B("", "s"), f.E(), f.S()]),
+        '1 2 D("1") C"SELECT 1" Z(T)',
+      );
+    });
+    await postgres.query("ALTER TABLE moving ADD b int DEFAULT 5");
+    const clients: RawClient[] = [];
+    // All have prepared it before anybody learns of the change.
+    for (const _ of upTo(6)) {
+      const client = await open(pair);
+      assert.is(await ask(client, [f.P("n", text), f.S()]), "1 Z(I)");
+      clients.push(client);
+    }
+    let errors = 0;
+    for (let use = 0; use < 8; use++) {
+      for (const client of clients) {
+        const isDescribe = describes && use % 2 === 0;
+        const parts = isDescribe ? [f.D("S", "n"), f.S()] : [f.B("", "n"), f.D(), f.E(), f.S()];
+        const replies = await ask(client, parts);
+        if (replies === `${isDescribe ? "t(0) " : ""}E(0A000) Z(I)`) errors++;
+        else {
+          const rows = isDescribe ? "t(0) T Z(I)" : '2 T D("1","5") C"SELECT 1" Z(I)';
+          assert.is(replies, rows);
+        }
+      }
+    }
+    assert.ok(errors >= 1 && errors <= 2, `${errors} errors`);
+    for (const client of clients) await client.end();
+  }
+});
+
+test("a table's change by another user of the pooler costs nobody anything", async () => {
+  await postgres.query(
+    "CREATE ROLE migrator SUPERUSER LOGIN; CREATE TABLE grown (a int); INSERT INTO grown VALUES (1)",
+  );
+  const sql = "SELECT * FROM grown";
+  await onBothServers(async (client) => {
+    await ask(client, [f.P("s", sql), f.B("", "s"), f.E(), f.S()]);
+  });
+  const migrator = await open(pair, { user: "migrator", database: "postgres" });
+  await migrator.query("ALTER TABLE grown ADD b int DEFAULT 5");
+  for (const _ of upTo(6)) {
+    const client = await open(pair);
+    assert.is(
+      await ask(client, [f.P("n", sql), f.B("", "n"), f.E(), f.S()]),
+      '1 2 D("1","5") C"SELECT 1" Z(I)',
+    );
+    await client.end();
+  }
+  await migrator.end();
 });
 
 test("a client that discards all loses its settings, its tables and its statements", async () => {
