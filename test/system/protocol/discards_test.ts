@@ -99,6 +99,15 @@ test("a DEALLOCATE behind a cycle without its Sync is answered once", async () =
   }
 });
 
+test("a name that a failed group has not closed can be deallocated behind it", async () => {
+  const twin = await Twin.login(pooler, postgres);
+  await twin.same([f.P("s", "SELECT 7"), f.S()]);
+  await twin.same([...run("SELECT 1/0"), f.C("S", "s"), f.S(), f.Q("DEALLOCATE s")], 2);
+  await twin.same([...use, f.S()]);
+  await twin.same([f.P("s", "SELECT 8"), f.S(), f.C("S", "s"), f.S(), f.Q("DEALLOCATE s")], 3);
+  await twin.end();
+});
+
 test("the pooler and its servers are well after all this", async () => {
   await nothingHangs(pooler, postgres);
 });
