@@ -93,6 +93,8 @@ export class Prepared {
     if (server.mayDiscard || server.residue.maySet) return true;
     const { bytes } = this.#plane.arena;
     const named = client.names?.get(bytes, from, to)?.statement ?? null;
+    // It will stand for another one.
+    if (named !== null && named.dialect !== dialectOf(client)) return true;
     const text = textEnd > to && !server.residue.isForeign
       ? server.pool.statements.find(bytes, to + 1, textEnd, dialectOf(client))
       : null;

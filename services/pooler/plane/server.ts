@@ -744,7 +744,7 @@ export class ServerConnection implements DialOwner {
     // An extended cycle that has not had its Sync yet may be under way behind this one.
     if (requests.count === 0) {
       this.synced = true;
-      this.mayDiscard = false;
+      this.mayDiscard = this.dropsAll = false;
       if (this.residue.isExpecting) this.residue.endCycles(this.status === statusIdle);
     }
     this.answered++;

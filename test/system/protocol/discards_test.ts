@@ -108,6 +108,18 @@ test("a name that a failed group has not closed can be deallocated behind it", a
   await twin.end();
 });
 
+test("a DISCARD ALL that was bound and never executed is nobody else's", async () => {
+  const gone = await open(pooler);
+  await ask(gone, [f.P("x", "SELECT 1"), f.S()]);
+  gone.send(f.P("", "DISCARD ALL"), f.B(), f.H());
+  await gone.repliesUntil("2");
+  gone.close();
+  const twin = await Twin.login(pooler, postgres);
+  await twin.same([f.P("s", "SELECT 7"), ...use, f.S()]);
+  for (let round = 0; round < 2; round++) await twin.same([...use, f.S()]);
+  await twin.end();
+});
+
 test("the pooler and its servers are well after all this", async () => {
   await nothingHangs(pooler, postgres);
 });
