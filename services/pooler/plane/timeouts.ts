@@ -17,7 +17,9 @@ export class Timeouts {
   readonly #plane: Plane;
   #config: Config;
   #limits: LimitTable;
+  /** Of the last sweep: when it was, and query_wait_notify then. */
   #sweptAt = -Infinity;
+  #notifyMs = 0;
   /** No client has been idle for too long before that. */
   #idleDueAt = 0;
   /** Since when servers were seen at rest in an open cycle, and which request was their last one then. */
@@ -44,6 +46,7 @@ export class Timeouts {
     }
     if (now >= this.#idleDueAt) this.#sweepIdle(now);
     this.#sweptAt = now;
+    this.#notifyMs = config.settings.queryWaitNotifyMs;
   }
 
   #sweepQueue(pool: Pool, now: number): void {
@@ -57,7 +60,7 @@ export class Timeouts {
       if (isOver(queryMs, since, now)) waiter.fail(refusals.queuedQueryTimeout);
       else if (isOver(pool.waitTimeoutMs(waiter), since, now)) waiter.fail(pool.queueRefusal());
       else if (
-        isOver(queryWaitNotifyMs, since, now) && !isOver(queryWaitNotifyMs, since, this.#sweptAt)
+        isOver(queryWaitNotifyMs, since, now) && !isOver(this.#notifyMs, since, this.#sweptAt)
       ) {
         // Only once it is logged in: before, drivers take a notice for a broken login.
         if (waiter instanceof ClientSession && waiter.login === null) {

@@ -323,4 +323,36 @@ tests("a user's own limit is that user's alone, and works without a setting", as
   }
 });
 
+// It was looked at only where some other limit was set.
+tests("a user's own query_wait_timeout works alone, and its 0 lets that user off", async () => {
+  const alone = await start(
+    { query_wait_timeout: 0 },
+    { short: "query_wait_timeout=0.5" },
+    "pool_size=1",
+  );
+  const others = await start(
+    { query_wait_timeout: 0.5 },
+    { short: "query_wait_timeout=0" },
+    "pool_size=1",
+  );
+  for (
+    const [pooler, hasty, patientUser] of [[alone, "short", "free"], [
+      others,
+      "free",
+      "short",
+    ]] as const
+  ) {
+    const clients = await Promise.all(
+      [hasty, hasty, patientUser, patientUser].map((user) => login(pooler, user)),
+    ) as [RawClient, RawClient, RawClient, RawClient];
+    for (const holder of [clients[0], clients[2]]) await holder.query("BEGIN");
+    for (const waiter of [clients[1], clients[3]]) waiter.send(f.Q("SELECT 1"));
+    await isEnded(clients[1], "53300", "query_wait_timeout");
+    await pause(500);
+    await clients[2].query("COMMIT");
+    assert.is(await clients[3].replies(1, patient), RESULT);
+    for (const client of clients) client.close();
+  }
+});
+
 tests.run();
