@@ -266,7 +266,8 @@ class CancelConnection implements DialOwner {
   open(): void {
     const server = this.#server;
     server.cancels++;
-    const stream = dial(this.#plane, server, this);
+    // As its session: whoever has no TLS need not be asked again, which would cost a round trip.
+    const stream = dial(this.#plane, server, this, server.stream.tls !== null);
     const limit = this.#plane.settings.cancelWaitTimeoutMs;
     if (limit > 0) this.#timer = this.#plane.reactor.after(limit, () => this.#end("timedOut"));
     if (typeof stream === "number") {

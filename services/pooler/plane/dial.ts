@@ -58,17 +58,28 @@ export function connectTo(plane: Plane, address: string, port: number): number {
 }
 
 /** Begins to connect; -errno if that fails at once. */
-export function dial(plane: Plane, target: ServerTarget, owner: DialOwner): Stream | number {
+export function dial(
+  plane: Plane,
+  target: ServerTarget,
+  owner: DialOwner,
+  asksForTls = plane.tls.server !== null,
+): Stream | number {
   const fd = connectTo(plane, target.address, target.port);
-  return fd < 0 ? fd : takeUp(plane, target, owner, fd);
+  return fd < 0 ? fd : takeUp(plane, target, owner, fd, asksForTls);
 }
 
 /** Goes on with a connection that is being made, or is made. */
-export function takeUp(plane: Plane, target: ServerTarget, owner: DialOwner, fd: number): Stream {
+export function takeUp(
+  plane: Plane,
+  target: ServerTarget,
+  owner: DialOwner,
+  fd: number,
+  asksForTls = plane.tls.server !== null,
+): Stream {
   if (isSocketDir(target.address)) return new Stream(plane.reactor, fd, owner, true);
   setNoDelay(fd);
   plane.keepAlive(fd);
-  if (plane.tls.server === null) return new Stream(plane.reactor, fd, owner, true);
+  if (!asksForTls) return new Stream(plane.reactor, fd, owner, true);
   return new Negotiation(plane, target.host, fd, owner).stream;
 }
 
