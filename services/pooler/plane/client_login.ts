@@ -333,6 +333,11 @@ export class ClientLogin {
     } else if ("problem" in target) {
       plane.control.log("error", target.problem);
       this.#refuse(refusals.lookupRefused);
+    } else if (
+      target.database.name !== client.database && plane.operator.isDisabled(target.database.name)
+    ) {
+      const message = `authentication database "${target.database.name}" is disabled`;
+      this.#refuse({ code: "57P03", message });
     } else {
       this.#later((done) => {
         let isTold = false;

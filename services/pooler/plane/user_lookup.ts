@@ -137,11 +137,9 @@ class UserLookup implements Waiter, ServerConsumer {
   }
 
   /** The pool has no server for it. Whoever waits has proved nothing yet, and is not told why. */
-  fail({ message }: Refusal): void {
+  fail(reason: Refusal): void {
     this.#pool.dequeue(this);
-    const isTimeout = message === refusals.queryWaitTimeout.message;
-    const refusal = isTimeout ? refusals.lookupWaitTimeout : refusals.lookupFailing;
-    this.#tell({ kind: "refused", refusal }, this.#next);
+    this.#tell({ kind: "refused", refusal: toldBeforeProof(reason) }, this.#next);
     this.#goOn();
   }
 
@@ -258,4 +256,11 @@ class UserLookup implements Waiter, ServerConsumer {
     }
     this.#goOn();
   }
+}
+
+/** What of the reason that there is no server somebody may hear who has proved nothing yet. */
+function toldBeforeProof(reason: Refusal): Refusal {
+  if (reason.message === refusals.queryWaitTimeout.message) return refusals.lookupWaitTimeout;
+  // An operator's doing.
+  return reason.code === "57P01" ? reason : refusals.lookupFailing;
 }

@@ -206,6 +206,44 @@ tests("a changed password is used for the next server connection", async () => {
 
 // What a client that logs in as auth_user sets for itself stayed on the server, and the query that came next meant
 // another function.
+tests("auth_query is under what an operator has decided for its database", async () => {
+  const admin = await RawClient.login(scram, {
+    user: "admin",
+    database: "pgbouncer",
+    password: "right",
+  });
+  const attempt = async (database: string) => {
+    try {
+      const login = { user: "by_scram", database, password: "right" };
+      await (await RawClient.login(scram, login)).end();
+      return "in";
+    } catch (error) {
+      if (!(error instanceof ServerError)) throw error;
+      return `${error.code} ${error.fields.message}`;
+    }
+  };
+  await admin.query("DISABLE users");
+  assert.is(await attempt("elsewhere"), '57P03 authentication database "users" is disabled');
+  assert.is(await attempt("users"), '57P03 database "users" is disabled');
+  // Only who has proved to be somebody hears of it.
+  assert.is(await login(scram, "by_scram", "wrong", "users"), "28P01");
+  await admin.query("ENABLE users");
+  assert.is(await attempt("elsewhere"), "in");
+  await admin.query("PAUSE users");
+  let ended = "";
+  const waiting = attempt("elsewhere").then((end) => ended = end);
+  await until("the look-up to wait", async () => {
+    const rows = await admin.table("SHOW POOLS");
+    const pool = rows.find((row) => row["database"] === "users" && row["user"] === "asker");
+    return pool?.["cl_waiting"] === "1";
+  });
+  assert.is(ended, "");
+  await admin.query("RESUME users");
+  await waiting;
+  assert.is(ended, "in");
+  await admin.end();
+});
+
 tests("auth_query means what it says, whatever clients of auth_user have set", async () => {
   await postgres.query(
     `CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
