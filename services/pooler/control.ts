@@ -153,6 +153,7 @@ export class Control {
       const next = asked === null || (asked === "clients" && mode === "servers") ? mode : "now";
       this.#logger.info(`got ${signal}, ${shutdownTexts[next]}`);
       asked = next;
+      this.#host?.stopping();
       this.#shutdown(next);
     };
     process.on("SIGTERM", () => ask("SIGTERM", "clients"));

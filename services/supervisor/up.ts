@@ -149,6 +149,7 @@ export class Up {
     this.#logger.info(
       `got ${signal}, ${stopTexts[step]}`,
     );
+    this.#host?.stopping();
     this.#stopped.abort();
     if (step === "quit") this.#fleetEnd = this.#fleet?.quit() ?? null;
     else this.#fleetEnd = this.#fleet?.drain(step === "servers" ? "SIGINT" : "SIGTERM") ?? null;

@@ -2,12 +2,13 @@
 // that it may be a daemon. The same for a lone worker and for a supervisor, whose workers inherit it.
 // Order: open(), what needs the rights of the start, becomeUser(), ready(), ..., close().
 
-import { chownSync } from "node:fs";
+import { lchownSync } from "node:fs";
 import process from "node:process";
 import type { Config } from "../config/mod.ts";
 import { becomeUser, findUser, redirect, type SystemUser } from "../sys/mod.ts";
 import { LogOutput, logTargets } from "../telemetry/mod.ts";
 import { isInBackground, tellReady } from "./background.ts";
+import { notify } from "./notify.ts";
 import { Pidfile, PidfileError } from "./pidfile.ts";
 
 /** What a command line says over the file; PgBouncer's options. */
@@ -81,8 +82,9 @@ export class HostProcess {
     if (this.#hushed) redirect(2, this.log.fileDescriptor);
   }
 
-  /** A daemon lets whoever started it go. */
+  /** Clients can connect: systemd hears of it, and a daemon lets whoever started it go. */
   ready(): void {
+    notify(`READY=1\nMAINPID=${process.pid}`);
     if (!this.#isDaemon) return;
     tellReady();
     this.log.hush();
@@ -103,7 +105,7 @@ export class HostProcess {
         this.log.giveTo(ids);
         this.#pidfile?.giveTo(ids);
         // The group is that of unix_socket_group, where there is one.
-        for (const path of sockets) chownSync(path, ids.uid, this.#socketGroup(ids));
+        for (const path of sockets) lchownSync(path, ids.uid, this.#socketGroup(ids));
       }
       becomeUser(name, ids);
     });
@@ -111,6 +113,11 @@ export class HostProcess {
 
   #socketGroup({ gid }: SystemUser): number {
     return this.#config.settings.unixSocketGroup === "" ? gid : -1;
+  }
+
+  /** Clients are about to be sent away. */
+  stopping(): void {
+    notify("STOPPING=1");
   }
 
   /** Idempotent. */

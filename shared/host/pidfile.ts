@@ -1,7 +1,7 @@
 // The file that holds the id of a running process, as PgBouncer keeps it: it says who to signal, and keeps a
 // second instance from starting. A file whose process is gone is stale and is replaced.
 
-import { chownSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
+import { lchownSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import process from "node:process";
 import type { SystemUser } from "../sys/mod.ts";
 
@@ -32,7 +32,7 @@ export class Pidfile {
 
   /** So that it can be emptied, at least, by whom this process becomes. */
   giveTo({ uid, gid }: SystemUser): void {
-    chownSync(this.path, uid, gid);
+    lchownSync(this.path, uid, gid);
   }
 
   /** Removes the file, unless somebody else has taken it over. Idempotent; never throws. */

@@ -3,7 +3,7 @@
 // Invariants: write() never throws and never waits for a reader; a log file that cannot be opened again stays
 // the one that was open.
 
-import { closeSync, fchownSync, openSync, writeSync } from "node:fs";
+import { closeSync, fchownSync, fstatSync, openSync, writeSync } from "node:fs";
 import process from "node:process";
 import { type SystemUser, UnixDatagram } from "../sys/mod.ts";
 import { maxLineBytes } from "./line.ts";
@@ -67,9 +67,10 @@ export class LogOutput {
     this.#quiet = true;
   }
 
-  /** So that the log file can be opened again by whom this process becomes. */
+  /** So that the log file can be opened again by whom this process becomes. A device stays whose it is. */
   giveTo({ uid, gid }: SystemUser): void {
-    if (this.#file !== null) fchownSync(this.#file.fd, uid, gid);
+    const fd = this.#file?.fd;
+    if (fd !== undefined && fstatSync(fd).isFile()) fchownSync(fd, uid, gid);
   }
 
   /** Takes one whole line with its newline. Bound: can be passed on as a function. */

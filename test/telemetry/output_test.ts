@@ -118,7 +118,7 @@ syslog("a packet has priority, time, ident and the process id of the line", () =
 
 const receiver = (path: string) =>
   ManagedProcess.launch({
-    command: ["python3", resolve(import.meta.dirname!, "../support/syslog_receiver.py"), path],
+    command: ["python3", resolve(import.meta.dirname!, "../support/datagram_receiver.py"), path],
   });
 
 syslog("lines reach a daemon, and again when it was restarted; lost ones are counted", async () => {

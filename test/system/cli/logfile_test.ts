@@ -32,7 +32,7 @@ for (const command of ["pooler", "up"]) {
     instance.configure({ logfile: instance.logfile });
     const running = await instance.start(command, "-q");
     assert.is(running.stderr(), "");
-    assert.match(instance.log(), /process up: pgweir/);
+    await until("the log", () => /process up: pgweir/.test(instance.log()));
     await running.stop();
     assert.is(running.stderr(), "");
   });
@@ -72,7 +72,7 @@ test("-v has the lines of verbose = 1", async () => {
 // Root alone may be the syslog of a host, and only where there is none.
 if (process.getuid!() === 0 && (!existsSync("/dev/log") || !existsSync("/run/systemd/system"))) {
   test("syslog = 1: the log goes to /dev/log, each line under the process that wrote it", async () => {
-    const script = resolve(import.meta.dirname!, "../../support/syslog_receiver.py");
+    const script = resolve(import.meta.dirname!, "../../support/datagram_receiver.py");
     const daemon = await ManagedProcess.launch({
       command: ["python3", script, "/dev/log"],
       exitSignal: "SIGTERM",

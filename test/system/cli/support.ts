@@ -2,6 +2,7 @@
 
 import { chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import process from "node:process";
 import { atExit } from "../../support/at_exit.ts";
 import { iniText, userlistText } from "../../support/ini.ts";
 import { ManagedProcess, type ProcessEnd } from "../../support/managed_process.ts";
@@ -27,15 +28,22 @@ export class Folder {
     return path;
   }
 
+  /** More environment for what is launched. */
+  environment: Readonly<Record<string, string>> = {};
+
   launch(...words: string[]): Promise<ManagedProcess> {
-    return ManagedProcess.launch({ command: [...runtimeCommand(), cli, ...words], cwd: this.path });
+    return ManagedProcess.launch({
+      command: [...runtimeCommand(), cli, ...words],
+      cwd: this.path,
+      environment: { ...process.env as Record<string, string>, ...this.environment },
+    });
   }
 
   /** Waits for the end. */
   async run(...words: string[]): Promise<Run> {
-    const process = await this.launch(...words);
-    const end = await process.ended(30_000);
-    return { ...end, stdout: process.stdout(), stderr: process.stderr() };
+    const run = await this.launch(...words);
+    const end = await run.ended(30_000);
+    return { ...end, stdout: run.stdout(), stderr: run.stderr() };
   }
 }
 
@@ -89,9 +97,9 @@ export class Instance {
   /** In the foreground, until it is ready. */
   async start(...words: string[]): Promise<ManagedProcess> {
     const [command = "pooler", ...options] = words;
-    const process = await this.folder.launch(command, ...options, "p.ini");
-    await process.ready("the console", () => this.answers());
-    return process;
+    const started = await this.folder.launch(command, ...options, "p.ini");
+    await started.ready("the console", () => this.answers());
+    return started;
   }
 
   /** A process in the background, which a failed test must not leave. */

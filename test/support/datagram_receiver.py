@@ -1,6 +1,6 @@
-# A syslog daemon: prints what comes to a unix datagram socket, one line for each datagram, "ready" first. Another one
-# on the same path is waited for, one that is gone is replaced.
-# usage: python3 syslog_receiver.py PATH
+# A syslog daemon, or a systemd that is to be notified: prints what comes to a unix datagram socket, one line for each
+# datagram, "ready" first. Another one on the same path is waited for, one that is gone is replaced.
+# usage: python3 datagram_receiver.py PATH
 
 import errno
 import os
