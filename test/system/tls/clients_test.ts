@@ -94,6 +94,8 @@ for (const [mode, client, refused] of rows) {
 test("psql with sslmode=verify-full wants the certificate to be one for the host it names", async () => {
   const full = `sslmode=verify-full sslrootcert=${authority.caFile}`;
   assert.is((await psql(target(pooler, full, "localhost"), "SELECT 1")).stdout, "1\n");
+  const attempt = /login attempt: db=postgres user=postgres tls=TLSv1\.3\/\S+ replication=no\n/;
+  await until("the log", () => attempt.test(pooler.log()));
   const other = await psql(`${target(pooler, full, "elsewhere")} hostaddr=127.0.0.1`, "SELECT 1");
   assert.match(other.stderr, 'certificate for "localhost"');
 });
