@@ -49,9 +49,12 @@ import {
 } from "./messages.ts";
 import { Resolver } from "./resolver.ts";
 import type { FleetSeat } from "./seat.ts";
+import { Turns } from "./turns.ts";
 import { systemUserName } from "./system_users.ts";
 
 const presenceMs = 1000;
+/** PBKDF2 runs at once: more would only take the data plane's cores from it. */
+const saltsAtOnce = 2;
 /** What the owner of a key gets to carry out a cancel; PostgreSQL answers in milliseconds. */
 const cancelTimeoutMs = 5000;
 /** Short: another supervisor may follow at once, and knows nothing of the slots that we hold. */
@@ -76,6 +79,7 @@ export class Control {
   readonly #logger: Logger;
   readonly #gauges = new Int32Array(new SharedArrayBuffer(4 * gaugeCount));
   readonly #resolver = new Resolver();
+  readonly #salting = new Turns(saltsAtOnce);
   readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
   #thread: Thread | null = null;
   #bus: Bus | null = null;
@@ -360,7 +364,7 @@ export class Control {
   ): Promise<void> {
     let salted: Uint8Array | null = null;
     try {
-      salted = await saltedPassword(password, salt, iterations);
+      salted = await this.#salting.run(() => saltedPassword(password, salt, iterations));
     } catch (error) {
       this.#logger.error(`derive SCRAM key: ${(error as Error).message}`);
     }

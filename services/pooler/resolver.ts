@@ -4,6 +4,7 @@
 
 import { lookup } from "node:dns/promises";
 import type { NameAnswer } from "./plane/names.ts";
+import { Turns } from "./turns.ts";
 
 const timeoutMs = 5000;
 const atOnceMax = 8;
@@ -34,9 +35,8 @@ export class Resolver {
   readonly #timeoutMs: number;
   /** Look-ups that have not ended and may be joined. */
   readonly #running = new Map<string, Promise<NameAnswer>>();
-  /** All that have not ended, those that nobody waits for any more included. */
-  #active = 0;
-  #queue: (() => void)[] = [];
+  /** Of all that have not ended, those that nobody waits for any more included. */
+  readonly #turns = new Turns(atOnceMax);
 
   constructor(lookup: Lookup = systemLookup, limitMs: number = timeoutMs) {
     this.#lookup = lookup;
@@ -71,23 +71,15 @@ export class Resolver {
     if (this.#running.get(host) === running) this.#running.delete(host);
   }
 
-  async #run(host: string): Promise<NameAnswer> {
-    if (this.#active >= atOnceMax) {
-      await new Promise<void>((resolve) => this.#queue.push(resolve));
-    } else {
-      this.#active++;
-    }
-    try {
-      const addresses = await this.#lookup(host);
-      if (addresses.length === 0) throw Object.assign(new Error(), { code: "ENODATA" });
-      return { addresses, reason: "", isTemporary: false };
-    } catch (error) {
-      return failed(error);
-    } finally {
-      // Its place goes on to who has waited longest.
-      const next = this.#queue.shift();
-      if (next === undefined) this.#active--;
-      else next();
-    }
+  #run(host: string): Promise<NameAnswer> {
+    return this.#turns.run(async () => {
+      try {
+        const addresses = await this.#lookup(host);
+        if (addresses.length === 0) throw Object.assign(new Error(), { code: "ENODATA" });
+        return { addresses, reason: "", isTemporary: false };
+      } catch (error) {
+        return failed(error);
+      }
+    });
   }
 }

@@ -241,6 +241,7 @@ export const settingsTable = [
   w("unmatched_group", "string", "", "G", "reload", "refused", "Resource group of clients that no rule matches.", { instead: "this version has no resource groups" }),
   w("console_listen", "string", "127.0.0.1:6433", "G", "start", "ignored", "Address and port of the web console; empty is none."),
   w("console_admin", "string", "", "G", "reload", "ignored", "Login for the actions of the web console; empty leaves it read-only.", { secret: true }),
+  w("max_server_logins", "int", "16", "G", "reload", "works", "Server connections of one worker that log in to the same PostgreSQL at once, whatever their pools; the others wait their turn. 0 is no limit."),
   w("drain_timeout", "seconds", "30", "G", "reload", "works", "Seconds a shutdown waits for clients or server connections before it ends those that are left; 0 is for ever."),
   w("log_format", oneOf("text", "json"), "text", "G", "reload", "works", "Format of log lines."),
   w("otel_sampling_ratio", "ratio", "0", "G", "reload", "ignored", "Share of transactions that are traced.", { max: 1 }),

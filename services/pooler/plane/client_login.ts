@@ -91,6 +91,11 @@ export class ClientLogin {
     this.#unixSocket = unixSocket;
   }
 
+  /** It has not said who it is. */
+  get isFresh(): boolean {
+    return this.#step.at === "initial";
+  }
+
   /** Input is to be kept until `ClientSession.resumeInput`. */
   get paused(): boolean {
     return this.#step.at === "waiting";

@@ -48,6 +48,8 @@ import { Departures } from "./departures.ts";
 import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
 import { clientLabel, closingText, newServerText, serverLabel } from "./log_lines.ts";
+import { Entrance } from "./entrance.ts";
+import { LoginGates } from "./login_gates.ts";
 import { Names } from "./names.ts";
 import { LoginGarbage } from "./login_garbage.ts";
 import { Notifier } from "./notifier.ts";
@@ -101,6 +103,9 @@ export class Plane {
   tracksStatements: boolean;
   /** Addresses of servers. */
   readonly names: Names;
+  /** Clients that log in. */
+  readonly entrance = new Entrance();
+  readonly loginGates = new LoginGates(() => this.settings.maxServerLogins);
   readonly statementMemory = new StatementMemory();
   readonly loginGarbage = new LoginGarbage();
   readonly tls: PlaneTls;
@@ -502,6 +507,7 @@ export class Plane {
   #sweepNames(): void {
     for (const { host } of this.#servers()) this.names.keep(host);
     this.names.sweep();
+    this.loginGates.sweep();
   }
 
   /** The name has only these addresses now: connections to others end as they come free. */
@@ -522,11 +528,13 @@ export class Plane {
 
   #afterBatch(): void {
     this.departures.onBatchEnd();
+    this.entrance.onBatchEnd();
     if (this.#soon.size > 0) {
       const pools = this.#soon;
       this.#soon = new Set();
       for (const pool of pools) pool.dispatch();
     }
+    this.loginGates.onBatchEnd();
     this.budget.onBatchEnd();
     this.control.flushLog();
   }

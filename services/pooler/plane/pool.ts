@@ -409,7 +409,10 @@ export class Pool implements LeaseOwner, SlotHolder {
     if (this.held) return;
     const { lease } = holder;
     let left = count;
+    const { database, plane } = this;
+    const gate = plane.loginGates.of(database.hosts, database.port);
     while (left > 0 && this.#allowed > this.#underWay && lease.room > 0 && this.#hasDescriptors) {
+      if (!gate.mayEnter(this)) return;
       if (!this.#open(holder)) left--;
     }
   }
@@ -691,6 +694,7 @@ export class Pool implements LeaseOwner, SlotHolder {
     }
     this.hosts.fail(server.host);
     this.#probes.add(server);
+    server.login?.leaveGate();
     if (this.waiting > 0) this.plane.soon(this);
   }
 

@@ -22,6 +22,7 @@ import {
   scramSha256Plus,
   startupPacket,
 } from "../../../shared/wire/mod.ts";
+import type { LoginGate } from "./login_gates.ts";
 import { failureOf } from "./login_retry.ts";
 import type { Refusal } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
@@ -45,8 +46,25 @@ export class ServerLogin {
   #versionRefused = false;
   #ended = false;
 
+  readonly #gate: LoginGate;
+  #isInGate = true;
+
   constructor(server: ServerConnection) {
     this.#server = server;
+    const { database, plane } = server.pool;
+    this.#gate = plane.loginGates.of(database.hosts, database.port);
+    this.#gate.enter();
+  }
+
+  /** It counts no more among those that log in at once. */
+  leaveGate(): void {
+    if (this.#isInGate) this.#gate.leave();
+    this.#isInGate = false;
+  }
+
+  #end(): void {
+    this.#ended = true;
+    this.leaveGate();
   }
 
   onConnected(errno: number): void {
@@ -91,7 +109,7 @@ export class ServerLogin {
 
   /** The connection is closed from elsewhere: late results are ignored. */
   abandon(): void {
-    this.#ended = true;
+    this.#end();
   }
 
   /** Fails if it takes longer than server_connect_timeout. */
@@ -121,7 +139,7 @@ export class ServerLogin {
 
   failWith(failure: Refusal, reason = failure.message): void {
     if (this.#ended) return;
-    this.#ended = true;
+    this.#end();
     const server = this.#server;
     server.login = null;
     server.close(reason);
@@ -167,7 +185,7 @@ export class ServerLogin {
         if (!this.#authenticated || body.length !== 1 || body[0] !== 0x49) {
           return this.fail("08006", "bad ReadyForQuery during login");
         }
-        this.#ended = true;
+        this.#end();
         this.#server.login = null;
         this.#server.pool.hosts.succeed(this.#server.host);
         this.#server.session.start(this.parameters);

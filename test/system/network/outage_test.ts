@@ -137,7 +137,7 @@ tests("a server that is starting up is asked by one connection at a time", async
   const others = fake.open.length;
   const waiting = waitingClients(100, "starting");
   // As many as the pool may have, since nobody knew; from then on it is known.
-  await until("the first attempts to fail", () => seen.attempts >= 20 && seen.now === 0);
+  await until("the first attempts to fail", () => seen.attempts >= 16 && seen.now === 0);
   seen.most = 0;
   const before = seen.attempts;
   await until("a few attempts", () => seen.attempts >= before + 3, 20_000);
@@ -156,7 +156,7 @@ tests("a server that closes every connection at once is asked now and then", asy
   const seen = watchLogins((session) => session.end());
   const waiting = waitingClients(50, "closing");
   // Each is made twice: with protocol 3.2, and, since it was closed without a word, with 3.0.
-  await until("the first attempts to fail", () => seen.attempts >= 40 && seen.now === 0);
+  await until("the first attempts to fail", () => seen.attempts >= 32 && seen.now === 0);
   seen.most = 0;
   const before = seen.attempts;
   const started = performance.now();
