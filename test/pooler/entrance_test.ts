@@ -28,7 +28,7 @@ function batch(entrance: Entrance, clients: readonly Client[]): string {
   let done = "";
   for (const client of clients) {
     if (client.isPaused || client.closed) continue;
-    if (entrance.admits(client, client.isFresh)) done += client.name;
+    if (entrance.admits(client)) done += client.name;
   }
   entrance.onBatchEnd();
   return done;

@@ -51,7 +51,6 @@ export class ClientSession implements StreamOwner, Waiter {
   console: ConsoleSession | null = null;
   /** Set for a replication client, which has no pool. */
   tunnel: Tunnel | null = null;
-  isCalled = false;
   pool: Pool | null = null;
   server: ServerConnection | null = null;
   /** When it gives its server back. */
@@ -181,7 +180,7 @@ export class ClientSession implements StreamOwner, Waiter {
       return;
     }
     const plane = this.plane;
-    if (this.login !== null && !plane.entrance.admits(this, this.login.isFresh)) return;
+    if (this.login !== null && !plane.entrance.admits(this.login)) return;
     const arena = plane.arena;
     const received = this.stream.recv(arena.memory, IN_AT, IN_SIZE);
     if (received <= 0) {

@@ -12,7 +12,12 @@ import {
   matchHba,
   poolModeFor,
 } from "../../../shared/config/mod.ts";
-import { type PeerCredentials, peerCredentials, SysError } from "../../../shared/sys/mod.ts";
+import {
+  type PeerCredentials,
+  peerCredentials,
+  type Stream,
+  SysError,
+} from "../../../shared/sys/mod.ts";
 import {
   authenticationCleartext,
   authenticationMd5,
@@ -39,6 +44,7 @@ import type { ClientSession } from "./client.ts";
 import { consoleGreeting, ConsoleSession } from "./console_session.ts";
 import { Credential } from "./credentials.ts";
 import { loginAttemptText } from "./log_lines.ts";
+import type { Entrant } from "./entrance.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { isConsole, type Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -73,7 +79,8 @@ type Step =
   | { at: "waiting" }
   | { at: "over" };
 
-export class ClientLogin {
+export class ClientLogin implements Entrant {
+  isCalled = false;
   readonly #client: ClientSession;
   readonly #unixSocket: boolean;
   #step: Step = { at: "initial", ssl: false, gss: false };
@@ -91,9 +98,16 @@ export class ClientLogin {
     this.#unixSocket = unixSocket;
   }
 
-  /** It has not said who it is. */
   get isFresh(): boolean {
     return this.#step.at === "initial";
+  }
+
+  get closed(): boolean {
+    return this.#client.closed;
+  }
+
+  get stream(): Stream {
+    return this.#client.stream;
   }
 
   /** Input is to be kept until `ClientSession.resumeInput`. */

@@ -6,6 +6,8 @@
 /** A client that logs in. */
 export interface Entrant {
   readonly closed: boolean;
+  /** It has not said who it is. */
+  readonly isFresh: boolean;
   readonly stream: { pause(watchHangup: boolean): void; resume(): void };
   /** It was let in to do its next step. */
   isCalled: boolean;
@@ -48,7 +50,8 @@ export class Entrance {
   }
 
   /** Whether a client that has sent something may do its step now; else it is paused until its turn. */
-  admits(entrant: Entrant, isFresh: boolean): boolean {
+  admits(entrant: Entrant): boolean {
+    const { isFresh } = entrant;
     if (entrant.isCalled) {
       entrant.isCalled = false;
       return true;
