@@ -91,7 +91,12 @@ test.before(async () => {
         [...servers].map(([name, fake]) => [name, connectString(fake)]),
       ),
       users: { session: "pool_mode=session" },
-      pgbouncer: { pool_mode: "transaction", default_pool_size: 1, server_reset_query: "WIPE" },
+      pgbouncer: {
+        pool_mode: "transaction",
+        default_pool_size: 1,
+        server_reset_query: "WIPE",
+        query_wait_notify: 0,
+      },
     },
     userlist: { admin: "", session: "", transaction: "" },
   });

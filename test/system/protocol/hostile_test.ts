@@ -342,7 +342,7 @@ test("startup packets full of values leave no memory behind", async () => {
       const client = await RawClient.connect(pooler);
       const value = `${number++} ${"x".repeat(9000)}`;
       client.send(startupPacket({ user: "nobody", database: "x", application_name: value }));
-      assert.is(await client.repliesUntilClosed(), "E(28P01) closed");
+      assert.is(await client.repliesUntilClosed(), "E(28000) closed");
     });
   // What is garbage may lie about for a while, but no more and more of it.
   for (let i = 0; i < 2; i++) await crowd();
