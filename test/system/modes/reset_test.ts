@@ -94,7 +94,7 @@ async function withReset(
 
 function isWell(pooler: Pgweir): void {
   assert.is(pooler.end, null);
-  assert.not.match(pooler.log(), / ERROR | FATAL |at .*\.ts:\d+/);
+  assert.not.match(pooler.log(), /\] (ERROR|FATAL) |at .*\.ts:\d+/);
 }
 
 /** A session that leaves everything behind; gives its backend. */

@@ -168,6 +168,6 @@ export class Twins {
       "all servers to be idle",
       async () => (await this.#pooled.backends()).every((backend) => backend.state === "idle"),
     );
-    assert.not.match(this.pooler.log(), / ERROR | FATAL |at .*\.ts:\d+/);
+    assert.not.match(this.pooler.log(), /\] (ERROR|FATAL) |at .*\.ts:\d+/);
   }
 }
