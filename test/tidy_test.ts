@@ -6,6 +6,7 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, posix, resolve } from "node:path";
 import { assert, suite } from "./support/harness.ts";
+import { renderReference } from "../shared/config/mod.ts";
 
 const root = resolve(import.meta.dirname!, "..");
 const MAX_LINES = 800;
@@ -35,7 +36,7 @@ interface Import {
   readonly target: string | null;
 }
 
-const sources: Source[] = ["services", "shared", "test"].flatMap((folder) =>
+const sources: Source[] = ["services", "shared", "test", "deploy"].flatMap((folder) =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".ts"))
     .map((name) => `${folder}/${name}`)
@@ -346,6 +347,14 @@ rule(
     topLevel().filter((name) =>
       !TOP_LEVEL_FILES.includes(name) && !TOP_LEVEL_FOLDERS.includes(name)
     ),
+);
+
+rule(
+  "deploy/config.md is what the table of settings says",
+  () =>
+    readFileSync(join(root, "deploy/config.md"), "utf8") === renderReference()
+      ? []
+      : ["deploy/config.md is not current: run bun deploy/write_config.ts"],
 );
 
 tests.run();

@@ -4,7 +4,7 @@
 import type { Config } from "./config.ts";
 import type { Loaded } from "./load.ts";
 import { problemText } from "./problem.ts";
-import type { EntryKey, Setting, Support } from "./settings.ts";
+import type { EntryKey, Extra, Setting } from "./settings.ts";
 import { databaseKeys, settingsTable, settingValue, userKeys } from "./settings.ts";
 import { formatValue, kindName } from "./values.ts";
 
@@ -37,9 +37,11 @@ export function showConfigRows(config: Config): ConfigRow[] {
   });
 }
 
-function supportText(row: { readonly support: Support; readonly working?: readonly string[] }) {
-  if (row.support !== "refused") return row.support;
-  return row.working === undefined ? "default only" : `only ${row.working.join(", ")}`;
+function supportText({ support, working, instead }: Pick<Setting, "support"> & Extra): string {
+  if (support === "works") return support;
+  const only = working === undefined ? "default only" : `only ${working.join(", ")}`;
+  const text = support === "ignored" ? support : only;
+  return instead === undefined ? text : `${text}: ${instead}`;
 }
 
 function cell(text: string): string {
@@ -84,10 +86,16 @@ function keyLines(keys: readonly EntryKey[]): string[] {
   return lines;
 }
 
-/** Markdown tables of every setting and key. */
+/** deploy/config.md: every setting and key, in tables. */
 export function renderReference(): string {
   const settings = sorted();
   return [
+    "# Settings",
+    "",
+    "Made from the table of settings by `bun deploy/write_config.ts`; changes made here are lost. What is `ignored` is",
+    "accepted and changes nothing, with a warning; what has `default only` is refused with another value: `pgweir check`",
+    "names both, and why. Times are in seconds, with fractions where PgBouncer has them, unless the type says otherwise.",
+    "",
     "## Settings of PgBouncer: `[pgbouncer]`",
     "",
     ...settingLines(settings.filter(({ pgbouncer }) => pgbouncer)),

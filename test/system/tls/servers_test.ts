@@ -122,6 +122,9 @@ for (const [server, host, mode, caFile, wanted] of rows) {
       const told = await encrypted(pooler);
       if (typeof wanted === "string") assert.is(told, wanted);
       else assert.match(told, wanted);
+      const established = /^\S+ \S+ UTC \[\d+\] LOG S-\S+ \S+ SSL established: TLSv1\.3\/\S+$/m;
+      if (told === "t") await until("the log", () => established.test(pooler.log()));
+      else assert.not.match(pooler.log(), "SSL established");
     }, host));
 }
 
