@@ -37,6 +37,7 @@ const presence: Presence = {
   servers: 2,
   configHash: "abc",
   runtime: "bun 1.4.5",
+  supervisor: "up-a",
 };
 
 const secret = Uint8Array.from([1, 2, 3, 4]);
