@@ -75,6 +75,8 @@ export class ServerConnection implements DialOwner {
   skipping = false;
   /** The server reads copy data. */
   copyIn = false;
+  /** A cancel was sent to it meanwhile. */
+  copyCancelled = false;
   /** A query that is not answered yet may drop the prepared statements. */
   mayDiscard = false;
   /** The next Execute drops all prepared statements. */
@@ -366,6 +368,7 @@ export class ServerConnection implements DialOwner {
 
   onCancelEnded(timedOut: boolean): void {
     this.cancels--;
+    if (this.copyIn) this.copyCancelled = true;
     if (this.isClosed || this.consumer !== null) return;
     // A cancel request that nobody answered may still arrive: never let it meet the next client.
     if (timedOut) this.closeNeeded = true;
@@ -566,6 +569,7 @@ export class ServerConnection implements DialOwner {
           break;
         case Backend.copyIn:
           this.copyIn = !requests.enterCopyIn();
+          this.copyCancelled = false;
           if (this.client === null) this.upkeep.endInput();
           break;
         case Backend.parameterDescription:

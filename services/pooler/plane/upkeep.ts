@@ -45,8 +45,12 @@ export class Upkeep {
    */
   recover(client: ClientSession | null, reason: string): void {
     const server = this.#server;
-    const busy = server.requests.count > (server.isAsked ? 1 : 0);
-    if (client === null || !client.sentWhole || (busy && server.secret === null)) {
+    // A COPY fails by what is sent. If a cancel fails it before the server has read all of the client's, a Sync among
+    // that ends the cycle, and what is sent here is answered by itself.
+    const { copyIn } = server;
+    const unsure = copyIn && (server.cancels > 0 || server.copyCancelled);
+    const busy = !copyIn && server.requests.count > (server.isAsked ? 1 : 0);
+    if (client === null || !client.sentWhole || unsure || (busy && server.secret === null)) {
       this.#giveUp(reason);
       return;
     }

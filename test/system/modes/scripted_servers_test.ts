@@ -3,11 +3,13 @@
 // limit: 90 s
 
 import {
+  Backend,
   commandComplete,
   concatBytes,
   errorResponse,
   Frontend,
   type Message,
+  message,
   parameterStatus,
   readyForQuery,
 } from "../../../shared/wire/mod.ts";
@@ -78,7 +80,7 @@ const servers = new Map<string, FakePostgres>();
 let pooler: Pgweir;
 
 test.before(async () => {
-  for (const name of [...Object.keys(oneUse), "late", "pieces", "settings"]) {
+  for (const name of [...Object.keys(oneUse), "late", "pieces", "settings", "copying"]) {
     for (const mode of modes) {
       const fake = new FakePostgres(oneUse[name] ?? {});
       await fake.listen();
@@ -198,6 +200,75 @@ test("what was meant for a client that has gone reaches nobody", async () => {
     go();
     assert.is(await next.replies(1, { values: true }), good);
     assert.is(at.fake.sessions.length, 1);
+  }
+});
+
+/** A backend in a COPY that has not read yet what came behind its beginning; a cancel fails it before that. */
+class CopyingBackend {
+  readonly unread: Message[] = [];
+  #session: FakeSession | null = null;
+  #state: "commands" | "copying" | "skipping" = "commands";
+
+  take(session: FakeSession, asked: Message): void {
+    if (this.#session !== null) this.unread.push(asked);
+    else if (asked.type === Frontend.execute) {
+      this.#session = session;
+      this.#state = "copying";
+      session.send(message(Backend.copyIn, Uint8Array.of(0, 0, 1, 0, 0)));
+    } else session.answer(asked);
+  }
+
+  cancel(): void {
+    if (this.#state !== "copying") return;
+    this.#state = "skipping";
+    this.#session?.send(failure);
+    this.readOn();
+  }
+
+  readOn(): void {
+    const session = this.#session;
+    this.#session = null;
+    if (session === null) return;
+    for (const asked of this.unread.splice(0)) {
+      if (this.#state === "copying") {
+        if (asked.type !== Frontend.copyFail) continue;
+        this.#state = "skipping";
+        session.send(failure);
+      } else if (this.#state === "skipping") {
+        if (asked.type !== Frontend.sync) continue;
+        this.#state = "commands";
+        session.send(readyForQuery("I"));
+      } else if (asked.type === Frontend.bind) {
+        this.#state = "skipping";
+        session.send(errorResponse({ severity: "ERROR", code: "26000", message: "no such" }));
+      }
+    }
+  }
+}
+
+test("a COPY whose client has gone is failed by one thing only", async () => {
+  // A cancel was sent as well. A backend that had not read the client's Sync by then took it for the end of the cycle,
+  // and what the pooler had sent to fail it was answered to the next client.
+  for (const mode of modes) {
+    const at = place("copying", mode);
+    const backend = new CopyingBackend();
+    at.fake.options = {
+      onCancel: () => backend.cancel(),
+      onMessage: (session, asked) => backend.take(session, asked),
+    };
+    const client = await open(pooler, at);
+    client.send(f.P("", "COPY t FROM STDIN"), f.B(), f.E(), f.S());
+    await client.repliesUntil("G");
+    await nextIsServed(at, async () => {
+      client.reset();
+      await until(
+        "the COPY to be failed",
+        () => backend.unread.filter((each) => each.type === Frontend.sync).length === 2,
+      );
+      backend.readOn();
+    });
+    assert.is(at.fake.sessions.length, 1);
+    assert.is(at.fake.cancels.length, 0);
   }
 });
 
