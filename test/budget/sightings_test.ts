@@ -170,6 +170,7 @@ tests("parseBudgetSeat() reads what a supervisor gives", () => {
     mesh: "default",
     embedded: { servers: ["nats://127.0.0.1:4333"], token: "t" },
     supervisorPid: 12,
+    handed: false,
   });
   const without = { ...given, embedded: false, busToken: "" };
   assert.is((parseBudgetSeat(JSON.stringify(without)) as { embedded: null }).embedded, null);

@@ -26,6 +26,7 @@ const presence: Presence = {
   servers: 70_000,
   configHash: "f".repeat(64),
   runtime: "deno 2.9.6",
+  supervisor: "up-a",
 };
 
 const cancel: CancelRequest = {

@@ -246,9 +246,9 @@ test("a statement that is too large is refused, and so is a name that is", async
   const name = "n".repeat(70_000);
   const named = await open(pooler);
   named.send(f.P(name, "SELECT 1"), f.S());
-  assert.is(await named.replies(), "1 Z(I)");
+  assert.is(await named.replies(), "E(54000) Z(I)");
   named.send(f.B("", name), f.E(), f.S());
-  assert.is(await named.repliesUntilClosed(), "E(08P01) closed");
+  assert.is(await named.repliesUntilClosed(), "E(54000) closed");
 });
 
 // --- cuts by the server
