@@ -22,6 +22,7 @@ import { createLogger } from "../../shared/telemetry/mod.ts";
 import { assert, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
 import { type NatsServer, startNats } from "../support/nats.ts";
+import { handles } from "../support/processes.ts";
 import { tempDir } from "../support/temp.ts";
 
 const cli = resolve(import.meta.dirname!, "../../services/cli.ts");
@@ -152,6 +153,11 @@ export class TestMesh {
   async startCoordinators(count: number): Promise<TestCoordinator[]> {
     const all = await Promise.all(Array.from({ length: count }, () => this.startCoordinator()));
     const leader = await leaderOf(all);
+    // The others say nothing. One that has not come as far as to handle signals could not be stopped in good order.
+    await until(
+      "all to handle signals",
+      () => all.every((one) => handles(one.process.pid, "SIGTERM")),
+    );
     return [leader, ...all.filter((one) => one !== leader)];
   }
 

@@ -2,6 +2,7 @@
 // It never finds a process by its name: a process is stopped by a pid that the caller started or inherited.
 
 import { readdirSync, readFileSync } from "node:fs";
+import { constants } from "node:os";
 import { until } from "./harness.ts";
 
 export interface ProcessInfo {
@@ -75,6 +76,18 @@ export function startedWith(pid: number, assignment: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** Whether a process has a handler of its own for a signal: before that the signal would just end it. */
+export function handles(pid: number, name: NodeJS.Signals): boolean {
+  let status: string;
+  try {
+    status = readFileSync(`/proc/${pid}/status`, "latin1");
+  } catch {
+    return false;
+  }
+  const caught = BigInt(`0x${/^SigCgt:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
+  return (caught >> BigInt(constants.signals[name] - 1) & 1n) === 1n;
 }
 
 /** Sends a signal; a process that is already gone is no error. A negative pid means its process group. */
