@@ -73,6 +73,8 @@ const shutdownTexts: Readonly<Record<ShutdownMode, string>> = {
 
 export class Control {
   #config: Config;
+  /** The hash of the configuration that the plane has put into effect. */
+  #goesBy: string;
   readonly #seat: FleetSeat;
   /** null in a fleet. */
   readonly #host: HostProcess | null;
@@ -111,6 +113,7 @@ export class Control {
     logger: Logger,
   ) {
     this.#config = config;
+    this.#goesBy = config.hash;
     this.#seat = seat;
     this.#host = host;
     this.#logger = logger;
@@ -220,14 +223,17 @@ export class Control {
     // The plane first: what it holds by the former limits it gives up by the new ones.
     this.#tell({ type: "config", config });
     this.#localBudget?.setConfig(config);
-    this.#announce();
   }
 
   /** The supervisor has something new for all workers. */
   takeOver(config: Config, state: OperatorState): void {
     if (config.hash !== this.#config.hash) this.#takeConfig(config);
     this.#operated = state;
-    void this.#perform(lookOnly, state, true);
+    // The plane takes one after the other: when it has answered it goes by the new configuration as well.
+    void this.#perform(lookOnly, state, true).then(() => {
+      this.#goesBy = config.hash;
+      this.#announce();
+    });
   }
 
   /** Has the plane do its part of a command. */
@@ -265,6 +271,7 @@ export class Control {
         leaseMs: this.#localBudget === null ? this.#config.settings.budgetLeaseMs : null,
       } satisfies ToPlane,
     );
+    this.#goesBy = this.#config.hash;
     if (this.#operated.revision > 0) void this.#perform(lookOnly, this.#operated, true);
   }
 
@@ -468,7 +475,7 @@ export class Control {
       addresses: this.#addresses,
       clients: this.#gauges[Gauge.clients] as number,
       servers: this.#gauges[Gauge.servers] as number,
-      configHash: this.#config.hash,
+      configHash: this.#goesBy,
       runtime: `${runtimeName} ${runtimeVersion()}`,
       supervisor: this.#seat.supervisor,
     });
