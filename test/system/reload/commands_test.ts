@@ -2,7 +2,6 @@
 // clients whom it does not concern notice nothing.
 // limit: 150 s
 
-import { Backend, parseErrorFields } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
@@ -11,6 +10,7 @@ import { type Postgres, startPostgres } from "../../support/postgres.ts";
 import { type Login, RawClient, type ServerError } from "../../support/raw_client.ts";
 import { backendOf } from "../modes/support.ts";
 import { closeAll, open, upTo } from "../protocol/support.ts";
+import { errorOf, farewell } from "./support.ts";
 
 needs("postgresql");
 
@@ -48,20 +48,6 @@ tests.after.each(async () => {
 tests.after(() => postgres.stop("immediate"));
 
 const console = () => open(pgweir, admin);
-
-/** The error that a command is answered with. */
-async function errorOf(client: RawClient, command: string): Promise<string> {
-  const error = await client.query(command).then(() => null, (error: ServerError) => error);
-  return `${error?.code} ${error?.fields.message}`;
-}
-
-/** The error that a connection was ended with. */
-async function farewell(client: RawClient): Promise<string> {
-  const messages = await client.messagesUntil(null);
-  const last = messages.findLast(({ type }) => type === Backend.errorResponse);
-  const { severity, code, message } = parseErrorFields(last?.body ?? new Uint8Array());
-  return `${severity} ${code} ${message}`;
-}
 
 async function state(name: string): Promise<string | null | undefined> {
   return (await pgweir.console("SHOW STATE")).find(({ key }) => key === name)?.["value"];

@@ -13,6 +13,7 @@ import { type Postgres, startPostgres } from "../../support/postgres.ts";
 import { freeze, signal } from "../../support/processes.ts";
 import { type Login, RawClient, type ServerError } from "../../support/raw_client.ts";
 import { closeAll, open, upTo } from "../protocol/support.ts";
+import { errorOf } from "./support.ts";
 
 needs("postgresql");
 
@@ -61,11 +62,6 @@ async function onEach(login: Login): Promise<RawClient[]> {
     return found.size === 2;
   }, patienceMs);
   return [...found.values()];
-}
-
-async function errorOf(client: RawClient, command: string): Promise<string> {
-  const error = await client.query(command).then(() => null, (error: ServerError) => error);
-  return `${error?.code} ${error?.fields.message}`;
 }
 
 async function valueOf(console: RawClient, name: string): Promise<string | null | undefined> {

@@ -2,16 +2,16 @@
 // anybody whom it does not concern, and a file with problems changes nothing.
 // limit: 120 s
 
-import { Backend, parseErrorFields } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import type { Ini } from "../../support/ini.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { type Postgres, startPostgres } from "../../support/postgres.ts";
-import { type Login, RawClient, type ServerError } from "../../support/raw_client.ts";
+import { type Login, RawClient } from "../../support/raw_client.ts";
 import { backendOf } from "../modes/support.ts";
 import { closeAll, open, upTo } from "../protocol/support.ts";
+import { errorOf, farewell } from "./support.ts";
 
 needs("postgresql");
 
@@ -67,20 +67,6 @@ function failure(login: Login): Promise<string> {
     },
     (error: Error) => error.message,
   );
-}
-
-/** The error that a console answers a command with. */
-async function errorOf(console: RawClient, command: string): Promise<string> {
-  const error = await console.query(command).then(() => null, (error: ServerError) => error);
-  return `${error?.code} ${error?.fields.message}`;
-}
-
-/** The error that a connection was ended with. */
-async function farewell(client: RawClient): Promise<string> {
-  const messages = await client.messagesUntil(null);
-  const last = messages.findLast(({ type }) => type === Backend.errorResponse);
-  const { severity, code, message } = parseErrorFields(last?.body ?? new Uint8Array());
-  return `${severity} ${code} ${message}`;
 }
 
 async function portOf(client: RawClient): Promise<number> {
