@@ -1,8 +1,8 @@
 // The test runner: every test/**/*_test.ts, one process per file and per runtime, each with a time limit.
 //   test/run.ts [--unit] [--runtime bun|deno] [--jobs N] [--list] [part of a path ...]
 // --unit leaves out test/system. N files that compute run at once, 2 (N - 1) that mostly wait beside them; default:
-// as many as there are processors. Prints one line per file, the output of files that failed, and at the end the
-// line `N passed, N failed`; exits 1 on any failure. It runs on either runtime and uses node: modules only.
+// as many as there are processors. Prints one line per file, the output of files that failed, and at the end what
+// failed, in short, and the line `N passed, N failed`; exits 1 on any failure. It runs on either runtime and uses node: modules only.
 
 import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
@@ -161,7 +161,10 @@ async function main(): Promise<number> {
     totals.passed += outcome.passed;
     totals.failed += outcome.failed;
     totals.skipped += outcome.skipped;
-    if (outcome.failed > 0) failures.push(`${job.runtime} ${job.file.path}`);
+    if (outcome.failed > 0) {
+      const why = [...outcome.problems.map((p) => `==> ${p}`), ...outcome.failures].join("\n");
+      failures.push(`${job.runtime} ${job.file.path}\n${why.replace(/^/gm, "        ")}`);
+    }
     if (outcome.skipReason !== null) skips.set(job.file.path, outcome.skipReason);
   }
 

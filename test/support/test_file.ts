@@ -27,6 +27,8 @@ export interface Outcome {
   readonly skipReason: string | null;
   /** What is wrong beyond failed tests; with any of these the file counts at least one failure. */
   readonly problems: readonly string[];
+  /** What was printed of each failed test: its name, what was wrong, where; a few lines each. */
+  readonly failures: readonly string[];
   /** The end of what the process printed, without colours. */
   readonly output: string;
 }
@@ -57,6 +59,7 @@ export interface RunOptions {
 const DEFAULT_LIMIT_MS = 60_000;
 const PATIENCE: Patience = { lingerMs: 5_000, stopMs: 3_000, leftoverMs: 2_000 };
 const OUTPUT_CHARS = 256 * 1024;
+const FAILURE_LINES = 16;
 
 function headOf(source: string): string {
   return source.split("\n", 12).join("\n");
@@ -107,6 +110,23 @@ export function parseSummaries(output: string): Summary[] {
     passed: Number(m[2]),
     skipped: Number(m[3]),
   }));
+}
+
+/** What uvu printed of each failed test, without the frames of the stack outside of the tests. */
+export function parseFailures(output: string): string[] {
+  const failures: string[][] = [];
+  let lines: string[] | null = null;
+  for (const line of output.split("\n")) {
+    if (/^ {3}FAIL {2}/.test(line)) {
+      lines = [line.trim()];
+      failures.push(lines);
+    } else if (/^\S/.test(line)) lines = null; // a log line between two tests
+    else if (/^ {4}at /.test(line)) {
+      const place = /\btest\/(?!support\/harness)[\w/.-]+:\d+/.exec(line)?.[0];
+      if (place !== undefined) lines?.push(`    at ${place}`);
+    } else if (/^ {4}/.test(line) && line.trim() !== "") lines?.push(line);
+  }
+  return failures.map((each) => each.slice(0, FAILURE_LINES).join("\n"));
 }
 
 interface End {
@@ -172,6 +192,7 @@ export function judge(seen: Evidence): Omit<Outcome, "seconds" | "output"> {
     skipped: summary.skipped + (skippedFile ? 1 : 0),
     skipReason,
     problems,
+    failures: parseFailures(seen.output),
   };
 }
 

@@ -12,6 +12,7 @@ import {
   limitOf,
   loadOf,
   type Outcome,
+  parseFailures,
   parseSummaries,
   runTestFile,
 } from "./test_file.ts";
@@ -44,6 +45,50 @@ function check(name: string, evidence: Partial<Parameters<typeof judge>[0]>, wan
     else assert.match(got.problems.join("\n"), want.problem);
   });
 }
+
+const FAILURES = `2026-11-30 12:00:00 LOG ready
+ a suite name  ✘ ✘   (0 / 2)
+
+   FAIL  a suite name  "one"
+    wait for the cows: not so after 50 ms
+
+    at until (file:///main/test/support/harness.ts:43:13)
+    at async Object.handler (file:///main/test/some_test.ts:3:39)
+    at async runner (file:///main/node_modules/uvu/dist/index.mjs:78:5)
+
+
+   FAIL  a suite name  "two"
+    Expected values to be strictly equal:  (is)
+
+        ++2    (Expected)
+        --1    (Actual)
+        
+    at is (file:///main/node_modules/uvu/assert/index.mjs:41:2)
+    at <anonymous> (file:///main/test/some_test.ts:5:27)
+
+2026-11-30 12:00:01 LOG stopped
+    at nothing of a test
+${SUMMARY}`;
+
+judging("judge() says of each failed test what was wrong and where", () => {
+  assert.equal(judge({ ...fine, output: FAILURES }).failures, [
+    `FAIL  a suite name  "one"
+    wait for the cows: not so after 50 ms
+    at test/some_test.ts:3`,
+    `FAIL  a suite name  "two"
+    Expected values to be strictly equal:  (is)
+        ++2    (Expected)
+        --1    (Actual)
+    at test/some_test.ts:5`,
+  ]);
+  assert.equal(parseFailures(SUMMARY), []);
+});
+
+judging("judge() says little of a failed test that printed much", () => {
+  const many = "    and so on\n".repeat(1000);
+  const [failure = ""] = parseFailures(`   FAIL  a suite name  "one"\n${many}`);
+  assert.ok(failure.split("\n").length < 20);
+});
 
 const none = { passed: 0, failed: 1 };
 check("judge() passes a file whose tests all passed", {}, {});
