@@ -25,6 +25,15 @@ export { BusError, type BusErrorCode } from "./errors.ts";
 export { openStore, type OpenStoreOptions } from "./jetstream_store.ts";
 export { MemoryStore } from "./memory_store.ts";
 export {
+  type DatabaseShedding,
+  maxWarnings,
+  type OverloadDecision,
+  type OverloadWarning,
+  type OverloadWarnings,
+  type Shedding,
+  type WarningKind,
+} from "./overload_messages.ts";
+export {
   maxKeyCharacters,
   maxValueBytes,
   type Store,

@@ -28,6 +28,12 @@ import {
   workerTaskReplyPayload,
 } from "./console_messages.ts";
 import { BusError } from "./errors.ts";
+import {
+  type OverloadDecision,
+  overloadDecisionPayload,
+  type OverloadWarnings,
+  overloadWarningsPayload,
+} from "./overload_messages.ts";
 import type { Payload } from "./payload.ts";
 import {
   type StoreReply,
@@ -270,6 +276,23 @@ export interface MeshSubjects {
    */
   consoleWorker(workerId: number): Subject<WorkerTask, WorkerTaskReply>;
   /**
+   * `overload.host.<supervisor>`: the monitor of a supervisor's workers tells them, each overload_interval, how
+   * much of new work is to be refused. Lost: the next one says what holds then; after three intervals
+   * without one nothing is refused.
+   */
+  overloadHost(supervisor: string): Subject<OverloadDecision>;
+  /** `overload.database.<monitor>`: the same, from a monitor on a database host, for all workers. */
+  overloadDatabase(monitor: string): Subject<OverloadDecision>;
+  /** `overload.database.*`: those of all databases. */
+  readonly allOverloadDatabases: Pattern<OverloadDecision>;
+  /**
+   * `overload.warnings.<monitor>`: its warnings, whenever one is raised or cleared, and every five seconds.
+   * Lost: the next one says the same; a monitor that is silent for 15 s is forgotten.
+   */
+  overloadWarnings(monitor: string): Subject<OverloadWarnings>;
+  /** `overload.warnings.*`: those of all monitors. One under another monitor's subject is dropped. */
+  readonly allOverloadWarnings: Pattern<OverloadWarnings>;
+  /**
    * `store`: on the embedded bus, requests to the store that its supervisor keeps. Lost, or no
    * answer: the caller is told that it does not know.
    */
@@ -280,6 +303,8 @@ export interface MeshSubjects {
   workerRights(workerId: number, client: string): Rights;
   /** The least rights a coordinator needs, beside `storeRights` where JetStream keeps the store. */
   coordinatorRights(client: string): Rights;
+  /** The least rights the overload monitor of a supervisor's workers needs; `client`: its name. */
+  monitorRights(supervisor: string, client: string): Rights;
   /** The bucket, as NATS names it, that the store is kept in. */
   readonly bucket: string;
   /** What `openStore()` needs on a nats-server. */
@@ -309,6 +334,10 @@ export function meshSubjects(mesh: string): MeshSubjects {
   const grantOf = under("budget.grant");
   const backendsOf = under("budget.backends");
   const consoleWorkerOf = under("console.worker");
+  const overloadHostOf = (supervisor: string): string =>
+    `${root}.overload.host.${checkedToken("supervisor", supervisor)}`;
+  const overloadDatabaseOf = (monitor: string): string => `${root}.overload.database.${monitor}`;
+  const overloadWarningsOf = (monitor: string): string => `${root}.overload.warnings.${monitor}`;
   const leader = `${root}.budget.leader`;
   const gone = `${root}.budget.gone`;
   const store = `${root}.store`;
@@ -319,6 +348,12 @@ export function meshSubjects(mesh: string): MeshSubjects {
       subject === subjectOf(message.worker);
   const speaksForItself = (subject: string, presence: Presence): boolean =>
     subject === presenceOf(presence.id);
+  const isOfHost = (subject: string, { supervisor }: OverloadDecision): boolean =>
+    supervisor !== "" && subject === `${root}.overload.host.${supervisor}`;
+  const isOfDatabase = (subject: string, { database, monitor }: OverloadDecision): boolean =>
+    database !== "" && subject === overloadDatabaseOf(monitor);
+  const isOfWarner = (subject: string, { monitor }: OverloadWarnings): boolean =>
+    subject === overloadWarningsOf(monitor);
   const inboxPrefix = (client: string): string =>
     `${root}.inbox.${checkedToken("client name", client)}`;
   return {
@@ -361,6 +396,22 @@ export function meshSubjects(mesh: string): MeshSubjects {
       freshMs: consoleFreshMs,
       wildcard: false,
     }),
+    overloadHost: (supervisor) =>
+      single(overloadHostOf(supervisor), overloadDecisionPayload, isOfHost),
+    overloadDatabase: (monitor) =>
+      single(
+        overloadDatabaseOf(checkedToken("monitor", monitor)),
+        overloadDecisionPayload,
+        isOfDatabase,
+      ),
+    allOverloadDatabases: pattern(overloadDatabaseOf("*"), overloadDecisionPayload, isOfDatabase),
+    overloadWarnings: (monitor) =>
+      single(
+        overloadWarningsOf(checkedToken("monitor", monitor)),
+        overloadWarningsPayload,
+        isOfWarner,
+      ),
+    allOverloadWarnings: pattern(overloadWarningsOf("*"), overloadWarningsPayload, isOfWarner),
     store: {
       subject: store,
       message: storeRequestPayload,
@@ -382,6 +433,9 @@ export function meshSubjects(mesh: string): MeshSubjects {
         cancelOf(workerId),
         grantOf(workerId),
         consoleWorkerOf(workerId),
+        `${root}.overload.host.*`,
+        overloadDatabaseOf("*"),
+        overloadWarningsOf("*"),
         leader,
         `${inboxPrefix(client)}.>`,
       ],
@@ -396,6 +450,13 @@ export function meshSubjects(mesh: string): MeshSubjects {
         leader,
         `${inboxPrefix(client)}.>`,
       ],
+    }),
+    monitorRights: (supervisor, client) => ({
+      publish: [
+        overloadHostOf(supervisor),
+        overloadWarningsOf(checkedToken("client name", client)),
+      ],
+      subscribe: [presenceOf("*"), `${inboxPrefix(client)}.>`],
     }),
     bucket,
     storeRights: {

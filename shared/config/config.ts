@@ -38,6 +38,8 @@ export interface DatabaseConfig {
   readonly serverLifetimeMs: number | null;
   readonly queryWaitTimeoutMs: number | null;
   readonly warnSessionFeatures: Settings["warnSessionFeatures"] | null;
+  readonly minOsCpuWaitTimeRatioToThrow: number | null;
+  readonly maxOsCpuWaitTimeRatioToThrow: number | null;
   /** client_encoding, datestyle, timezone, application_name as far as the entry names them */
   readonly startupParameters: Readonly<Record<string, string>>;
 }

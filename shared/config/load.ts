@@ -324,6 +324,8 @@ class Loader {
       serverLifetimeMs: value<number>("server_lifetime"),
       queryWaitTimeoutMs: value<number>("query_wait_timeout"),
       warnSessionFeatures: value<Settings["warnSessionFeatures"]>("warn_session_features"),
+      minOsCpuWaitTimeRatioToThrow: value<number>("min_os_cpu_wait_time_ratio_to_throw"),
+      maxOsCpuWaitTimeRatioToThrow: value<number>("max_os_cpu_wait_time_ratio_to_throw"),
       startupParameters: Object.freeze(startup),
     });
     if (this.#settings.authType === "any" && database.user === null) {

@@ -103,6 +103,8 @@ test("loadConfig() fills every field of a database", () => {
     serverLifetimeMs: null,
     queryWaitTimeoutMs: null,
     warnSessionFeatures: null,
+    minOsCpuWaitTimeRatioToThrow: null,
+    maxOsCpuWaitTimeRatioToThrow: null,
     startupParameters: { client_encoding: "UTF8", application_name: "reports" },
   });
   assert.is(config.databases.get("shop")?.dbname, "shop_production");
