@@ -23,6 +23,8 @@ interface Chunk {
 
 /** The spare chunks of one thread. */
 export class ChunkPool {
+  /** What bytes from anywhere are sent from; free again when the call that fills it returns. */
+  readonly scratch: NativeBuffer = new NativeBuffer(CHUNK_BYTES);
   #free: Chunk | null = null;
   #freeCount = 0;
 

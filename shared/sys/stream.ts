@@ -159,6 +159,11 @@ export class Stream implements EventSource {
 
   /** As send(), for bytes anywhere. Copies them: for messages of our own making, not for relaying. */
   sendBytes(bytes: Uint8Array): number {
+    const scratch = this.#reactor.chunks.scratch;
+    if (this.pending === 0 && bytes.length <= scratch.bytes.length) {
+      scratch.bytes.set(bytes);
+      return this.send(scratch, 0, bytes.length);
+    }
     const wasEmpty = this.pending === 0;
     const result = this.#notSent(0, bytes, 0, bytes.length);
     if (result <= 0 || !wasEmpty || this.#phase === "connecting") return result;
