@@ -1,5 +1,5 @@
 // Coordinators on the embedded bus, whose store is served by this process as a supervisor does.
-// limit: 180 s
+// limit: 360 s
 // load: waits
 
 import { coordinatorConformance } from "./coordinator_conformance.ts";

@@ -1,5 +1,5 @@
 // Coordinators on a real nats-server with JetStream.
-// limit: 180 s
+// limit: 360 s
 // load: waits
 
 import { needs } from "../support/needs.ts";

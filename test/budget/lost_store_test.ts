@@ -1,6 +1,6 @@
 // Coordinators on a nats-server that loses what it had confirmed: all of the store, or its newest writes, with
 // the leader or without. A store that is in order is coordinator_conformance.ts's.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { assert, suite, until } from "../support/harness.ts";

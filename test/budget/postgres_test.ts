@@ -1,6 +1,6 @@
 // Silent and ended workers whose backends PostgreSQL still shows: with budget_auth the coordinator frees
 // their slots one by one, as the backends end, and none before.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { directLeaf } from "../../shared/ledger/mod.ts";

@@ -1,6 +1,6 @@
 // The process `pgweir budget`: what it says when it cannot start, and how it lives through a bus, a store and
 // a supervisor that go away.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { writeFileSync } from "node:fs";

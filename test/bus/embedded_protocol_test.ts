@@ -1,5 +1,5 @@
 // The protocol conformance tests against the embedded bus.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { startEmbedded } from "./brokers.ts";

@@ -1,5 +1,5 @@
 // The bus conformance tests against a real nats-server.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { needs } from "../support/needs.ts";

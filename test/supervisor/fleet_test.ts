@@ -1,5 +1,5 @@
 // The fleet with stand-ins for workers: what happens when they crash, are late, deaf or killed.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";

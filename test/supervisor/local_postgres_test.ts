@@ -1,5 +1,5 @@
 // The PostgreSQL that `pgweir up` runs beside itself: made once, found again, stopped whatever happened.
-// limit: 180 s
+// limit: 360 s
 
 import {
   chmodSync,

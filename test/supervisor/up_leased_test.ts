@@ -1,6 +1,6 @@
 // `pgweir up` in budget_mode leased, with stand-ins for workers and coordinators: who gets started, who is
 // called what, who is told that a worker is gone, and in which order all of it ends.
-// limit: 180 s
+// limit: 360 s
 // load: waits
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";

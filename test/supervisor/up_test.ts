@@ -1,6 +1,6 @@
 // `pgweir up file.ini` as a process, with stand-ins for workers: what it prints, how it ends, what it
 // leaves behind. PostgreSQL and real workers are in test/system/up_test.ts.
-// limit: 180 s
+// limit: 360 s
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";

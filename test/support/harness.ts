@@ -28,11 +28,11 @@ export function suite<T = Record<string, unknown>>(name: string, context?: T): T
   return test;
 }
 
-/** Waits until `probe` returns a truthy value; throws naming `what` after `timeoutMs`. */
+/** Waits until `probe` returns a truthy value; throws naming `what` after `timeoutMs`, which costs only who fails. */
 export async function until<T>(
   what: string,
   probe: () => T | Promise<T>,
-  timeoutMs = 10_000,
+  timeoutMs = 30_000,
   everyMs = 5,
 ): Promise<NonNullable<T>> {
   const deadline = performance.now() + timeoutMs;

@@ -105,7 +105,7 @@ export class ManagedProcess {
   }
 
   /** Waits for its end without asking for it. */
-  async ended(timeoutMs = 10_000): Promise<ProcessEnd> {
+  async ended(timeoutMs = 30_000): Promise<ProcessEnd> {
     const end = await until(`process ${this.pid} to end`, () => this.#end, timeoutMs);
     this.#forget();
     return end;
@@ -127,7 +127,7 @@ export class ManagedProcess {
   async ready<T>(
     what: string,
     probe: () => T | Promise<T>,
-    timeoutMs = 20_000,
+    timeoutMs = 40_000,
   ): Promise<NonNullable<T>> {
     try {
       return await until(what, async () => {

@@ -64,7 +64,7 @@ export class ServerError extends Error {
   }
 }
 
-const DEFAULT_TIMEOUT_MS = 10_000;
+const DEFAULT_TIMEOUT_MS = 30_000;
 
 export class RawClient {
   /** The cancel key of the last login, or null. */

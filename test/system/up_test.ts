@@ -1,6 +1,6 @@
 // `pgweir up` as an operator meets it: the real command, real workers, the PostgreSQL it brings along.
 // What it prints, that a query goes through, how it ends, and that nothing is ever left behind.
-// limit: 300 s
+// limit: 400 s
 
 import {
   chmodSync,

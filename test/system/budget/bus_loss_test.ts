@@ -1,6 +1,6 @@
 // The bus is away for several leases while clients work: nobody notices. What workers hold they keep, what they
 // lose they may open again up to their floors, and when the bus is back slots move again.
-// limit: 150 s
+// limit: 300 s
 // load: waits
 
 import { assert, suite, until } from "../../support/harness.ts";

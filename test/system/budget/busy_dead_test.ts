@@ -1,6 +1,6 @@
 // A worker is killed while its backends are at work: PostgreSQL does not notice before they are done. With a login
 // for the coordinator (budget_auth) their slots are given again only when the backends are gone.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { assert, suite, until } from "../../support/harness.ts";

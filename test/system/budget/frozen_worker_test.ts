@@ -1,6 +1,6 @@
 // A worker that holds all slots is frozen, and others have clients waiting: what it holds stays its own whoever
 // leads meanwhile, what PostgreSQL shows that it has lost goes to the others, and when it wakes it knows its place.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { assert, suite, until } from "../../support/harness.ts";

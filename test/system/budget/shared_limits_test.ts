@@ -1,6 +1,6 @@
 // Limits over several pools: of a database over its users, of a user over its databases. A pool that has clients
 // waiting gets the slots that others hold idle, the longest idle first; under load each pool gets its share.
-// limit: 120 s
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

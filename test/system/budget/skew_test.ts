@@ -1,6 +1,6 @@
 // The kernel spreads connections without regard to load: all the work may be on one of the workers. Slots follow
 // it, from wherever they were idle, as often as it moves.
-// limit: 120 s
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

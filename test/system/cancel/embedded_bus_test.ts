@@ -1,5 +1,5 @@
 // Cancels between workers over the embedded bus; the cases are in worker_cancels.ts.
-// limit: 120 s
+// limit: 240 s
 
 import { startEmbedded } from "../../bus/brokers.ts";
 import { needs } from "../../support/needs.ts";

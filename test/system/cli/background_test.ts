@@ -1,5 +1,5 @@
 // -d and pidfile: a daemon whose start ends when clients can connect, and that is the only one of its pidfile.
-// limit: 180 s
+// limit: 360 s
 
 import { existsSync, renameSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";

@@ -1,6 +1,6 @@
 // asyncpg in transaction mode with 20 clients on two servers, and what its pools and listeners do in session mode; one
 // worker and four.
-// limit: 240 s
+// limit: 400 s
 
 import { suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

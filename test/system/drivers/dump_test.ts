@@ -1,6 +1,6 @@
 // pg_dump, pg_restore and the other programs for whole databases, in both pool modes, one worker and four. The oracle
 // is a direct connection: a dump through the pooler is its dump byte for byte, and so is the dump of what was restored.
-// limit: 240 s
+// limit: 400 s
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,7 +1,7 @@
 // LISTEN and NOTIFY of every driver, in both pool modes, one worker and four: each listener gets exactly what was
 // sent to its channels, in order, once, whether it was sent through the pooler or past it. The drivers listen at the
 // same time, and in transaction mode they share two servers.
-// limit: 240 s
+// limit: 400 s
 
 import pg from "pg";
 import sqlOf from "postgres";

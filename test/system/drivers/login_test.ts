@@ -1,6 +1,6 @@
 // Logins with psql, node-postgres and postgres.js: every auth_type in front of every method of PostgreSQL, from
 // passwords and from stored secrets, and the same refusal of a wrong password everywhere.
-// limit: 240 s
+// limit: 400 s
 
 import pg from "pg";
 import sqlOf from "postgres";

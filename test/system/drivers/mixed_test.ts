@@ -1,6 +1,6 @@
 // All drivers at once on the same few servers, one worker and four: they have one another's statement names, fail,
 // cancel and leave while the others count on their own rows. A while of it, then everything must be as before.
-// limit: 240 s
+// limit: 400 s
 
 import { join } from "node:path";
 import pg from "pg";

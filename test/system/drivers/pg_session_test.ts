@@ -1,6 +1,6 @@
 // node-postgres in session mode, one worker and four: all that works in transaction mode, with a server connection
 // for each client, and what only a session has.
-// limit: 240 s
+// limit: 400 s
 
 import { suite, until } from "../../support/harness.ts";
 import { pgSteps, withClients } from "./pg_steps.ts";

@@ -1,5 +1,5 @@
 // node-postgres in transaction mode, one worker and four: 20 clients on two servers.
-// limit: 240 s
+// limit: 400 s
 
 import { suite } from "../../support/harness.ts";
 import { pgSteps } from "./pg_steps.ts";

@@ -1,7 +1,7 @@
 // Scripts of pgbench in both pool modes, one worker and four: 20 clients that check what they read in every protocol,
 // libpq's pipelines, conflicts that pgbench retries, also within a pipeline. Afterwards each client's rows are there,
 // once, and no others.
-// limit: 240 s
+// limit: 400 s
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 // pgbench through the pooler, one worker and four: it creates its tables, runs TPC-B and its read-only script with
 // 1 to 256 clients in each protocol, and pipelines. No transaction may fail, and afterwards the books must balance.
-// limit: 300 s
+// limit: 400 s
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 // postgres.js in session mode, one worker and four: all that works in transaction mode, with a server connection for
 // each of the driver's, and what only a session has.
-// limit: 240 s
+// limit: 400 s
 
 import { suite, until } from "../../support/harness.ts";
 import { postgresJsSteps, withDrivers } from "./postgres_js_steps.ts";

@@ -1,5 +1,5 @@
 // postgres.js in transaction mode, one worker and four: 20 connections on two servers.
-// limit: 240 s
+// limit: 400 s
 
 import { suite } from "../../support/harness.ts";
 import { postgresJsSteps } from "./postgres_js_steps.ts";

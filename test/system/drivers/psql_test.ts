@@ -1,6 +1,6 @@
 // psql through the pooler in both pool modes, one worker and four: scripts with \copy in and out, errors, several
 // statements in one query, transactions, descriptions, Ctrl-C. Many run at once, each with rows of its own.
-// limit: 240 s
+// limit: 400 s
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 // psycopg in session mode, one worker and four: all that works in transaction mode, with a server connection for each
 // client, and what only a session has.
-// limit: 300 s
+// limit: 400 s
 
 import { suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

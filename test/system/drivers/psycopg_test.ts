@@ -1,5 +1,5 @@
 // psycopg in transaction mode, one worker and four: 20 clients on two servers.
-// limit: 300 s
+// limit: 400 s
 
 import { suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

@@ -1,7 +1,7 @@
 // Programs and servers that speak the replication protocol through the pooler, one worker and four: a base backup
 // that starts as a server, a standby that follows, write-ahead log and decoded changes that are exactly PostgreSQL's
 // own, a subscription. When they leave, nothing of theirs is left in PostgreSQL.
-// limit: 240 s
+// limit: 400 s
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 // How many clients are let in, and that every way a connection can end gives its place back: a missed one is a place
 // lost for ever. Places are counted by filling all of them.
-// limit: 120 s
+// limit: 240 s
 
 import { cancelRequest, sslRequest, startupPacket } from "../../../shared/wire/mod.ts";
 import { startFakePostgres } from "../../support/fake_postgres.ts";

@@ -1,7 +1,7 @@
 // Clients that take too long: query_timeout, idle_transaction_timeout, transaction_timeout, client_idle_timeout.
 // Each ends what it is meant for, with its reason, and PostgreSQL is rid of it; and it ends nothing else.
 // load: waits
-// limit: 120 s
+// limit: 240 s
 
 import { startFakePostgres } from "../../support/fake_postgres.ts";
 import { assert, suite } from "../../support/harness.ts";

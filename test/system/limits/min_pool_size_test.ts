@@ -1,6 +1,6 @@
 // min_pool_size: servers that are kept open in a pool that is in use, or whose user is the database's.
 // load: waits
-// limit: 120 s
+// limit: 240 s
 
 import { errorResponse } from "../../../shared/wire/mod.ts";
 import { startFakePostgres } from "../../support/fake_postgres.ts";

@@ -1,7 +1,7 @@
 // Idle servers are tested before they are used: server_check_delay, server_check_query. Whatever has become of a
 // server while nobody looked, the client that would have got it sees nothing but its own answers.
 // load: waits
-// limit: 120 s
+// limit: 240 s
 
 import { Frontend } from "../../../shared/wire/mod.ts";
 import { type FakeSession, queryText, startFakePostgres } from "../../support/fake_postgres.ts";

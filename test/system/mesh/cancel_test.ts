@@ -1,6 +1,6 @@
 // Hosts that are one mesh, over a cluster of nats-servers: they know of each other's workers, a cancel finds its
 // query on any host, and a host that is cut off from the others goes on without them.
-// limit: 180 s
+// limit: 360 s
 
 import { cancelKeyWorker } from "../../../shared/wire/mod.ts";
 import { assert, seededRandom, suite, until } from "../../support/harness.ts";

@@ -1,7 +1,7 @@
 // One budget for several hosts, exact whatever happens between them: 8 server connections in the whole mesh, many
 // more clients on each host, and lines cut, nats-servers and coordinators killed, a host that loses its power.
 // What is watched: PostgreSQL never has a ninth backend, and has eight again soon after each fault.
-// limit: 240 s
+// limit: 400 s
 // load: waits
 
 import { openStore } from "../../../shared/bus/mod.ts";

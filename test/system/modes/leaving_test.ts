@@ -1,6 +1,6 @@
 // Clients that leave in the middle of something, in session and in transaction pooling: what they had not finished is
 // undone, and their server goes clean to whoever waits, the same one where it can be cleaned, another where it can't.
-// limit: 90 s
+// limit: 180 s
 
 import { assert, seededRandom, suite, until } from "../../support/harness.ts";
 import { ManagedProcess } from "../../support/managed_process.ts";

@@ -1,6 +1,6 @@
 // LISTEN in transaction mode when something is lacking: the connection that listens is lost, it can't be had, clients
 // do not read what they are told, or leave before they are told that they listen.
-// limit: 120 s
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

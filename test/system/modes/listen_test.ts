@@ -1,7 +1,7 @@
 // LISTEN and NOTIFY where a server is the client's for a transaction or a statement only: each client is told what was
 // sent to the channels of its own database that it listens to, once and in order, while it has no transaction open;
 // what was rolled back does not count, and nobody else is told anything.
-// limit: 120 s
+// limit: 240 s
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";

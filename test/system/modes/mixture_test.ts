@@ -1,7 +1,7 @@
 // Clients of every pool mode on two servers at once, each doing what leaves something behind, and many leaving in the
 // middle of it: whatever the order, a transaction begins on a clean session, a session finds what is its own, and in
 // the end nothing is left. The order is random; a failure prints the seed.
-// limit: 90 s
+// limit: 180 s
 
 import { assert, seededRandom, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

@@ -1,6 +1,6 @@
 // The reset query between two sessions (server_reset_query), and between two transactions where that is asked for
 // (server_reset_query_always): what it wipes, what happens when it fails, hangs, or is met by a late cancel.
-// limit: 120 s
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

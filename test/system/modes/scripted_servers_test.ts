@@ -1,6 +1,6 @@
 // Servers that can't be cleaned for the next client, or only after a while: they don't stop, don't roll back, don't
 // answer the reset, or answer late and in pieces. Scripted ones, since PostgreSQL does none of this on demand.
-// limit: 90 s
+// limit: 180 s
 
 import {
   Backend,

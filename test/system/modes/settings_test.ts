@@ -1,7 +1,7 @@
 // Session parameters in transaction pooling that PostgreSQL does not report: what a client sets is its own on every
 // server it gets, as long as PostgreSQL says, and nobody else's. The oracle is a direct connection that is told the
 // same. Clients alternate on two servers. Replay a failure with PGWEIR_FUZZ_SEED=<the printed seed>.
-// limit: 180 s
+// limit: 360 s
 
 import process from "node:process";
 import type { Message } from "../../../shared/wire/mod.ts";

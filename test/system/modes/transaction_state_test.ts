@@ -1,7 +1,7 @@
 // What a transaction leaves on its session, in transaction pooling: it never reaches another client, and parameters are
 // all that the same one's next transaction finds; what leaves nothing behind costs nothing. Locks are in
 // advisory_locks_test.ts, programs of many settings in settings_test.ts.
-// limit: 90 s
+// limit: 180 s
 
 import { message } from "../../../shared/wire/mod.ts";
 import { assert, suite } from "../../support/harness.ts";

@@ -1,6 +1,6 @@
 // Peers whose host has vanished: no good-bye, no reset, only silence. What was sent to them is never acknowledged, and
 // tcp_user_timeout (or the keepalive) says when to give up. Hosts of the test's own, whose line can be pulled.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { resolve } from "node:path";

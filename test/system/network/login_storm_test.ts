@@ -1,7 +1,7 @@
 // Two thousand clients come at once, with SCRAM, to a worker whose pools have no servers yet: all are served, in about
 // the order they came, PostgreSQL is not overrun, and who was connected before is served meanwhile: somebody at the
 // console, whom the data plane itself answers, since the PostgreSQL of this test is as busy as its clients.
-// limit: 180 s
+// limit: 360 s
 
 import { join } from "node:path";
 import { runtimeCommand } from "../../../shared/sys/mod.ts";

@@ -1,6 +1,6 @@
 // PostgreSQL crashes, stops answering, or vanishes from the network in the middle of traffic: who has work there gets
 // one clear error, who waits is served after, and afterwards the whole pool is in use again.
-// limit: 150 s
+// limit: 300 s
 // load: waits
 
 import { BlackHole } from "../../support/black_hole.ts";

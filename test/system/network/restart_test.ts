@@ -1,6 +1,6 @@
 // PostgreSQL restarts, crashes and loses connections under a worker: who was idle notices nothing, who was busy
 // gets one error, and the worker comes back to it without a storm.
-// limit: 120 s
+// limit: 240 s
 // load: waits
 
 import { assert, suite, until } from "../../support/harness.ts";

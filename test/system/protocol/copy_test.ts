@@ -1,6 +1,6 @@
 // COPY through a pooler: data cut in any way, errors while data is still on its way, and clients that leave in the
 // middle. What counts: not a row of an unfinished COPY, not a lost server, and PostgreSQL's own answers.
-// limit: 180 s
+// limit: 360 s
 
 import { execFileSync } from "node:child_process";
 import { concatBytes, type Message } from "../../../shared/wire/mod.ts";

@@ -1,6 +1,6 @@
 // Clients that send anything at all: random bytes, random messages, random programs of right messages, thousands of
 // connections that never get anywhere. Each seed is printed on failure; the oracle is PostgreSQL, or that others are well.
-// limit: 180 s
+// limit: 360 s
 
 import { concatBytes, type Message, startupPacket, writeInt32 } from "../../../shared/wire/mod.ts";
 import process from "node:process";

@@ -1,6 +1,6 @@
 // Prepared statements of many clients on few server connections: each client sees its own names with its own texts,
 // whatever others prepare, drop or evict, and what is kept for them is bounded and given back.
-// limit: 180 s
+// limit: 360 s
 
 import { Backend, parseErrorFields } from "../../../shared/wire/mod.ts";
 import { assert, seededRandom, suite, until } from "../../support/harness.ts";

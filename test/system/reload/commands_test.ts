@@ -1,6 +1,6 @@
 // Commands of the console of one worker, as PgBouncer has them: each does what it says, waits for what it says, and
 // clients whom it does not concern notice nothing.
-// limit: 150 s
+// limit: 300 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

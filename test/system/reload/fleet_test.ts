@@ -1,7 +1,7 @@
 // One pooler of many workers: a command that is given on the console of any of them, or by a signal to the
 // supervisor, is carried out by all, also by one that is killed meanwhile and starts again; a file that is broken
 // breaks nothing, not even for workers that start while it is.
-// limit: 200 s
+// limit: 400 s
 
 import { cancelKeyWorker } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";

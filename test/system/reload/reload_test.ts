@@ -1,6 +1,6 @@
 // RELOAD and SIGHUP of one worker: what the file says anew takes effect without a restart and without an error for
 // anybody whom it does not concern, and a file with problems changes nothing.
-// limit: 120 s
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import type { Ini } from "../../support/ini.ts";

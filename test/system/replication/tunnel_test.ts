@@ -1,6 +1,6 @@
 // Replication connections as clients of the pooler: which startup values make one, what they count for, how they
 // end when either side goes in the middle of a stream. What the tools do with them is in drivers/.
-// limit: 120 s
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

@@ -1,6 +1,6 @@
 // Nobody reads the log: a full pipe stops the thread that writes it, and lines for it piled up in memory for as long
 // as clients came and went. Clients must be served on, memory must stay bounded, and the log must tell what it lost.
-// limit: 120 s
+// limit: 240 s
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 // A worker under load for a while is no larger at the end than it was after a fifth of it: nothing that clients,
 // transactions, statements or log lines need is kept. Load: pgbench in each protocol, and a client that reconnects.
-// limit: 240 s
+// limit: 400 s
 //
 //   PGWEIR_SOAK_SECONDS=300 bun test/system/soak/steady_memory_test.ts    five minutes instead of twenty seconds
 //

@@ -1,6 +1,6 @@
 // Conversations message by message, in both modes and on both versions of PostgreSQL: function calls, portals, COPY,
 // large and wide rows, other encodings, and what the server refuses. Every byte is what the server itself says.
-// limit: 120 s
+// limit: 240 s
 
 import { assert, suite } from "../../support/harness.ts";
 import { postgresFolders } from "../../support/needs.ts";

@@ -1,5 +1,5 @@
 // PostgreSQL's regression tests in session mode: kinds of indexes, privileges, row security.
-// limit: 300 s
+// limit: 400 s
 
 import { needs } from "../../support/needs.ts";
 import { extendedBinary, simple } from "./conversation.ts";

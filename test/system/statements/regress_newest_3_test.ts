@@ -1,6 +1,6 @@
 // The last third of the regression tests that Debian's PostgreSQL brings, in session mode in front of the newest
 // PostgreSQL, which need not give the replies that they were written for.
-// limit: 300 s
+// limit: 400 s
 
 import { needs } from "../../support/needs.ts";
 import { simple } from "./conversation.ts";

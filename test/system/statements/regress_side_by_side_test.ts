@@ -1,6 +1,6 @@
 // The regression tests of the built-in types in transaction mode, four clients on two servers, as pg_regress runs them
 // side by side: no client gets a byte that is not its own.
-// limit: 300 s
+// limit: 400 s
 
 import { assert, suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

@@ -1,5 +1,5 @@
 // The second third of PostgreSQL's regression tests in transaction mode, without what needs a session.
-// limit: 300 s
+// limit: 400 s
 
 import { needs } from "../../support/needs.ts";
 import { extendedBinary, simplePipelined } from "./conversation.ts";

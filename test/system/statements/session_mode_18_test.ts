@@ -1,6 +1,6 @@
 // Our own scripts in session mode in front of the newest PostgreSQL: every byte of every reply is what the server
 // itself says, however the statements are sent.
-// limit: 180 s
+// limit: 360 s
 
 import { needs } from "../../support/needs.ts";
 import { runSessionModeTests } from "./session_mode.ts";

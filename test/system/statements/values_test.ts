@@ -1,6 +1,6 @@
 // Values of every type as parameters and results, in text and in binary, in both modes. And locks that another session
 // holds. Every byte is what the server itself says.
-// limit: 180 s
+// limit: 360 s
 
 import { concatBytes, type Message, parseDataRow } from "../../../shared/wire/mod.ts";
 import { assert, suite } from "../../support/harness.ts";

@@ -1,6 +1,6 @@
 // TLS towards clients: every mode, every order of requests, direct TLS, hostile peers, client certificates, and the
 // same relay underneath: large data both ways, messages cut anywhere, cancels.
-// limit: 120 s
+// limit: 240 s
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";

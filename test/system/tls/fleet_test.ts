@@ -1,6 +1,6 @@
 // TLS in a fleet of workers: a host starts with it, new connections in a crowd come through, cancels find their
 // worker, and nothing is left of those that went.
-// limit: 120 s
+// limit: 240 s
 
 import { readdirSync } from "node:fs";
 import pg from "pg";

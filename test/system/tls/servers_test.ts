@@ -1,6 +1,6 @@
 // TLS towards PostgreSQL: every mode against servers with and without it, certificates of both sides, hostile answers
 // to SSLRequest; and that sessions, cancels, listeners and replication connections all use it.
-// limit: 120 s
+// limit: 240 s
 
 import { createHash, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
