@@ -174,6 +174,16 @@ rule(
 );
 
 rule(
+  "shared/groups is pure",
+  () =>
+    imports.filter((i) => inFolder("shared/groups")(i.source)).filter(({ target, specifier }) =>
+      target === null
+        ? specifier !== "node:buffer"
+        : !["shared/groups", "shared/config"].includes(room(target))
+    ).map(named),
+);
+
+rule(
   "files that decide (ledger, decide) are pure",
   () =>
     imports.filter((i) =>

@@ -58,6 +58,53 @@ export interface UserConfig {
   readonly clientIdleTimeoutMs: number | null;
 }
 
+/** A resource group: how much of PostgreSQL its queries may have. 0 is no limit, but where it says otherwise. */
+export interface GroupConfig {
+  readonly name: string;
+  /** its limits hold for this group too; null: none */
+  readonly parent: string | null;
+  /** that run at once, those of groups below included */
+  readonly maxConcurrentQueries: number;
+  /** that wait at once, those of groups below included */
+  readonly maxQueued: number;
+  /** off: what has no room is refused at once */
+  readonly queueing: boolean;
+  readonly queueTimeoutMs: number;
+  /** bytes in use from which new queries wait */
+  readonly softMaxMemory: number;
+  /** bytes a query is counted with until something is known of the group's queries; 0: nothing */
+  readonly minQueryMemory: number;
+  /** share of the CPU, and of the slots of the parent, in proportion to its siblings */
+  readonly cpuShares: number;
+  /** among its siblings; larger goes first */
+  readonly priority: number;
+  /** never: its queries are not refused when the host is overloaded */
+  readonly shed: "normal" | "never";
+}
+
+export type GroupConditionKey = typeof groupConditionKeys[number];
+export const groupConditionKeys = [
+  "user",
+  "database",
+  "application_name",
+  "client_addr",
+  "tag",
+] as const;
+
+export interface GroupCondition {
+  readonly key: GroupConditionKey;
+  /** a text it is equal to; a pattern; of client_addr a network, an address or "unix" */
+  readonly value: string;
+  readonly isPattern: boolean;
+}
+
+/** Which group a query is in: of rules whose conditions all hold, the first decides. */
+export interface GroupRule {
+  readonly name: string;
+  readonly conditions: readonly GroupCondition[];
+  readonly group: string;
+}
+
 export interface Config {
   readonly path: string;
   readonly settings: Settings;

@@ -6,13 +6,23 @@ export { parseConnectionString } from "./connstr.ts";
 export type { ConnectionString, Pair } from "./connstr.ts";
 export {
   CONSOLE_DATABASE,
+  groupConditionKeys,
   lookupDatabase,
   minPoolSizeFor,
   poolModeFor,
   poolSizeFor,
   reservePoolSizeFor,
 } from "./config.ts";
-export type { Config, DatabaseConfig, PoolMode, UserConfig } from "./config.ts";
+export type {
+  Config,
+  DatabaseConfig,
+  GroupCondition,
+  GroupConditionKey,
+  GroupConfig,
+  GroupRule,
+  PoolMode,
+  UserConfig,
+} from "./config.ts";
 export { loadConfig } from "./load.ts";
 export type { Loaded, SetValues } from "./load.ts";
 export { readFromDisk } from "./files.ts";

@@ -1,0 +1,144 @@
+// One resource group as a node of the tree: what runs and waits in it, and which of those that wait below it is
+// next. A group's own queue stands among its children as one of them. Internal to this folder: limits are
+// applied and slots given by tree.ts. Invariants:
+// - running, queued and memory are of the group and all groups below; own* are of the group alone.
+// - An entry is in `waiting` exactly when a slot of this node would let a query of it run: it has one that waits,
+//   and every node from there up to, not including, this one has room.
+
+import type { GroupConfig } from "../config/mod.ts";
+import { Entry, WaitingEntries } from "./waiting_entries.ts";
+import { MemoryHistory } from "./memory_history.ts";
+import { type Ticket, TicketList } from "./ticket.ts";
+
+/** Slots of a group are given to its own queue as to a child with these. */
+const OWN_PRIORITY = 0;
+const OWN_WEIGHT = 1024;
+
+/** What may stand in a query's way: the names of the settings. */
+export const Limit = {
+  maxConcurrentQueries: "max_concurrent_queries",
+  softMaxMemory: "soft_max_memory",
+  maxQueued: "max_queued",
+  queueing: "queueing",
+} as const;
+export type Limit = typeof Limit[keyof typeof Limit];
+
+export class Group {
+  settings: GroupConfig;
+  parent: Group | null = null;
+  children: Group[] = [];
+  /** It is no more in the file, and lasts until its last query ends. */
+  isGone = false;
+
+  running = 0;
+  queued = 0;
+  /** bytes that running queries are counted with */
+  memory = 0;
+  ownRunning = 0;
+  ownQueued = 0;
+  ownMemory = 0;
+  readonly queue = new TicketList();
+  readonly history = new MemoryHistory();
+
+  /** slots that this worker may use of the mesh's; means nothing where there is no limit */
+  lease: number;
+  /** bytes in use by other workers */
+  memoryElsewhere = 0;
+
+  admitted = 0;
+  refused = 0;
+  timedOut = 0;
+  queuedMs = 0;
+  runningMs = 0;
+  /** when a query of it began last; 0: never */
+  lastUsed = 0;
+
+  /** in the parent's `waiting` */
+  readonly entry: Entry;
+  /** its own queue, in its own `waiting` */
+  readonly own: Entry;
+  readonly waiting = new WaitingEntries();
+
+  constructor(settings: GroupConfig, lease: number) {
+    this.settings = settings;
+    this.lease = lease;
+    this.entry = new Entry(this);
+    this.own = new Entry(this);
+    this.configure(settings);
+    this.own.priority = OWN_PRIORITY;
+    this.own.weight = OWN_WEIGHT;
+  }
+
+  get name(): string {
+    return this.settings.name;
+  }
+
+  configure(settings: GroupConfig): void {
+    this.settings = settings;
+    this.entry.priority = settings.priority;
+    this.entry.weight = settings.cpuShares;
+  }
+
+  /** What keeps it from running one more, by this node alone; null: nothing does. */
+  full(): Limit | null {
+    const { maxConcurrentQueries, softMaxMemory } = this.settings;
+    if (
+      maxConcurrentQueries > 0 && this.running >= Math.min(maxConcurrentQueries, this.lease)
+    ) return Limit.maxConcurrentQueries;
+    return softMaxMemory > 0 && this.memory + this.memoryElsewhere >= softMaxMemory
+      ? Limit.softMaxMemory
+      : null;
+  }
+
+  /** What keeps one more from waiting in it; null: nothing does. */
+  closed(): Limit | null {
+    const { queueing, maxQueued } = this.settings;
+    if (!queueing) return Limit.queueing;
+    return maxQueued > 0 && this.queued >= maxQueued ? Limit.maxQueued : null;
+  }
+
+  /** bytes that its next query is counted with */
+  get estimate(): number {
+    return this.history.isEmpty ? this.settings.minQueryMemory : this.history.estimate;
+  }
+
+  /** Slots that could be used here if there were as many: what runs, and what waits for nothing but slots. */
+  get demand(): number {
+    if (this.full() === Limit.softMaxMemory) return this.running;
+    let demand = this.ownRunning + this.ownQueued;
+    for (const child of this.children) demand += child.demand;
+    const { maxConcurrentQueries } = this.settings;
+    const useful = maxConcurrentQueries > 0 ? Math.min(maxConcurrentQueries, demand) : demand;
+    return Math.max(this.running, useful);
+  }
+
+  enqueue(ticket: Ticket): void {
+    this.queue.push(ticket);
+    this.ownQueued++;
+    this.queued++;
+    for (let node = this.parent; node !== null; node = node.parent) node.queued++;
+  }
+
+  /** It waits no more, since `now`. */
+  dequeue(ticket: Ticket, now: number): void {
+    this.queue.remove(ticket);
+    this.ownQueued--;
+    const waited = now - ticket.since;
+    this.queued--;
+    this.queuedMs += waited;
+    for (let node = this.parent; node !== null; node = node.parent) {
+      node.queued--;
+      node.queuedMs += waited;
+    }
+  }
+
+  /** Puts its entries where they belong, after whatever has changed in it. */
+  settle(now: number): void {
+    this.own.running = this.ownRunning;
+    this.waiting.settle(this.own, this.ownQueued > 0, now);
+    const { parent } = this;
+    if (parent === null) return;
+    this.entry.running = this.running;
+    parent.waiting.settle(this.entry, !this.waiting.isEmpty && this.full() === null, now);
+  }
+}
