@@ -47,12 +47,15 @@ export class BackendWatch {
     try {
       await until(what, () => this.looks > first && wanted(this.latest), timeoutMs, EVERY_MS);
     } catch (error) {
-      const { total, active, from } = this.latest;
-      const parts = [...from].map(([host, count]) => `${host}: ${count}`).join(", ");
-      throw new Error(
-        `${(error as Error).message}; last: ${total} backends (${parts}), ${active} active`,
-      );
+      throw new Error(`${(error as Error).message}; last: ${this}`);
     }
+  }
+
+  /** What the latest look has shown. */
+  toString(): string {
+    const { total, active, from } = this.latest;
+    const parts = [...from].map(([host, count]) => `${host}: ${count}`).join(", ");
+    return `${total} backends (${parts}), ${active} active`;
   }
 
   async end(): Promise<void> {
