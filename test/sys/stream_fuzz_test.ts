@@ -162,7 +162,9 @@ for (const seed of SEEDS) {
       const batches = await rig.batchesWithin(150);
       assert.ok(batches < 30, `the loop spins: ${batches} batches (seed ${seed})`);
     });
-    assert.is(openDescriptors(), before, `descriptors leak (seed ${seed})`);
+    // Fewer may be open: the runtime closes late what it had for a program that has ended.
+    const after = openDescriptors();
+    assert.ok(after <= before, `descriptors leak: ${before}, then ${after} (seed ${seed})`);
   });
 }
 
