@@ -15,7 +15,7 @@ const inputs = Number(process.env["PGWEIR_FUZZ_INPUTS"] ?? quickInputs);
 const seed = Number(process.env["PGWEIR_SEED"] ?? 1);
 
 /** An input may cost this much, at its best of a few times: whatever else the machine does. */
-const slowMs = 1000;
+const slowMs = 2000;
 const attempts = 4;
 /** Enough for what takes the square of its length to be slow. */
 const textMax = 40_000;
