@@ -45,7 +45,7 @@ const databaseKinds = [
 
 function checkCommand(raw: unknown): Command | null {
   const { kind, key, value, mode, database, client } = fieldsOf(raw);
-  if (kind === "reload") return { kind };
+  if (kind === "reload" || kind === "suspend") return { kind };
   if (kind === "set") {
     return isText(key, maxText) && isText(value, maxText) ? { kind, key, value } : null;
   }
@@ -56,14 +56,15 @@ function checkCommand(raw: unknown): Command | null {
 }
 
 function checkState(raw: unknown): OperatorState | null {
-  const { revision, paused, pausedDatabases, disabledDatabases } = fieldsOf(raw);
+  const { revision, paused, suspended, pausedDatabases, disabledDatabases } = fieldsOf(raw);
   const names = (list: unknown) =>
     checkItems(list, maxDatabases, (name) => isText(name, maxText) ? name : null);
   const [held, disabled] = [names(pausedDatabases), names(disabledDatabases)];
-  if (!isCount(revision) || typeof paused !== "boolean" || held === null || disabled === null) {
+  if (!isCount(revision) || typeof paused !== "boolean" || typeof suspended !== "boolean") {
     return null;
   }
-  return { revision, paused, pausedDatabases: held, disabledDatabases: disabled };
+  if (held === null || disabled === null) return null;
+  return { revision, paused, suspended, pausedDatabases: held, disabledDatabases: disabled };
 }
 
 export const consoleRequestPayload: Payload<ConsoleRequest> = {

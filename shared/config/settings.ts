@@ -195,7 +195,7 @@ export const settingsTable = [
   p("so_reuseport", "bool", "0", "G", "start", "works", "Whether processes share the listening port; workers always do."),
   p("stats_period", "seconds", "60", "G", "reload", "works", "Seconds over which averages are made, and between two lines of statistics in the log.", { min: 1 }),
   p("stats_users", "list", "", "G", "reload", "works", "Users who may use the SHOW commands of the admin console."),
-  p("suspend_timeout", "seconds", "10", "G", "reload", "ignored", "Seconds SUSPEND waits for buffers to be sent."),
+  p("suspend_timeout", "seconds", "10", "G", "reload", "works", "Seconds SUSPEND waits for what is to be sent; then whoever does not take it is disconnected. 0 waits for ever."),
   p("syslog", "bool", "0", "G", "reload", "works", "Whether the log goes to syslog too."),
   p("syslog_facility", facility, "daemon", "G", "reload", "works", "Facility for syslog."),
   p("syslog_ident", "string", "pgbouncer", "G", "reload", "works", "Program name for syslog."),

@@ -9,6 +9,7 @@ export type Command =
   | { readonly kind: "set"; readonly key: string; readonly value: string }
   | { readonly kind: "shutdown"; readonly mode: ShutdownMode }
   | DatabaseCommand
+  | { readonly kind: "suspend" }
   /** `client`: the id of SHOW CLIENTS. */
   | { readonly kind: "kill_client"; readonly client: number };
 
@@ -62,10 +63,17 @@ export function setFailed(reason: string): CommandRefusal {
 
 /** Whether a command is over only when something has come to an end. */
 export function waits(command: Command): boolean {
-  return command.kind === "pause" || command.kind === "wait_close";
+  return command.kind === "pause" || command.kind === "suspend" || command.kind === "wait_close";
 }
 
 /** What undoes a command whose client does not wait for its end; null: nothing. */
 export function undoing(command: Command): Command | null {
-  return command.kind === "pause" ? { kind: "resume", database: command.database } : null;
+  switch (command.kind) {
+    case "pause":
+      return { kind: "resume", database: command.database };
+    case "suspend":
+      return { kind: "resume", database: null };
+    default:
+      return null;
+  }
 }

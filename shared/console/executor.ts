@@ -13,7 +13,7 @@ import { advance, isRefusal, type OperatorState, untouched } from "./operator_st
 
 /** What the workers have done of a command. */
 export interface Work {
-  /** What has not come to its end yet: server connections that are to be closed. */
+  /** What has not come to its end yet: connections that are to be closed, or to come to rest. */
   readonly left: number;
   /** The client that was meant is one of theirs. */
   readonly found: boolean;
@@ -94,6 +94,7 @@ export function silentNotice(silent: readonly string[]): string | null {
 }
 
 function isUndone(command: Command, state: OperatorState): boolean {
+  if (command.kind === "suspend") return !state.suspended;
   if (command.kind !== "pause") return false;
   const { database } = command;
   return database === null ? !state.paused : !state.pausedDatabases.includes(database);

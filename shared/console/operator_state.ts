@@ -1,5 +1,5 @@
-// What operators have made of a pooler from the console: paused, or some databases paused or disabled. The same
-// for all workers of a host. Pure.
+// What operators have made of a pooler from the console: paused or suspended, or some databases paused or
+// disabled. The same for all workers of a host. Pure.
 
 import { CONSOLE_DATABASE } from "../config/mod.ts";
 import type { Command, CommandRefusal } from "./commands.ts";
@@ -9,6 +9,8 @@ export interface OperatorState {
   readonly revision: number;
   /** No servers are given to anybody. */
   readonly paused: boolean;
+  /** Nothing is read from anybody, and nobody new is let in; never while something is paused. */
+  readonly suspended: boolean;
   /** Databases no servers are given for. */
   readonly pausedDatabases: readonly string[];
   /** Databases that let nobody in. */
@@ -18,6 +20,7 @@ export interface OperatorState {
 export const untouched: OperatorState = {
   revision: 0,
   paused: false,
+  suspended: false,
   pausedDatabases: [],
   disabledDatabases: [],
 };
@@ -39,6 +42,8 @@ const verbs: Partial<Record<Command["kind"], string>> = {
   enable: "enable",
 };
 
+const already = "already suspended/paused";
+
 /** The state after a command, or why it is not carried out: PgBouncer's words. */
 export function advance(
   state: OperatorState,
@@ -51,8 +56,11 @@ export function advance(
     ...changes,
     revision: state.revision + 1,
   });
-  const { paused, pausedDatabases, disabledDatabases } = state;
-  if (command.kind === "pause" && stopping) return refusal("pooler is shutting down");
+  const { paused, suspended, pausedDatabases, disabledDatabases } = state;
+  const { kind } = command;
+  if ((kind === "pause" || kind === "suspend") && stopping) {
+    return refusal("pooler is shutting down");
+  }
   if ("database" in command && command.database !== null) {
     const { kind, database } = command;
     const verb = verbs[kind];
@@ -60,6 +68,7 @@ export function advance(
       return refusal(`cannot ${verb} admin db: ${database}`);
     }
     if (!hasDatabase(database)) return refusal(`no such database: ${database}`);
+    if (suspended && (kind === "pause" || kind === "kill")) return refusal(already);
     switch (kind) {
       case "pause":
       case "kill":
@@ -78,13 +87,20 @@ export function advance(
         return state;
     }
   }
-  switch (command.kind) {
+  switch (kind) {
     case "pause":
-      return paused ? refusal("already suspended/paused") : next({ paused: true });
+      return paused || suspended ? refusal(already) : next({ paused: true });
+    case "suspend":
+      if (paused || suspended) return refusal(already);
+      // Who waits for a paused database could not be served first.
+      if (pausedDatabases.length > 0) return refusal("cannot suspend with paused databases");
+      return next({ suspended: true });
     case "resume":
-      return paused ? next({ paused: false }) : refusal("pooler is not paused/suspended");
+      return paused || suspended
+        ? next({ paused: false, suspended: false })
+        : refusal("pooler is not paused/suspended");
     case "kill":
-      return next({ paused: true });
+      return suspended ? refusal(already) : next({ paused: true });
     case "disable":
     case "enable":
       return refusal("a database is required");

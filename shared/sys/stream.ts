@@ -69,6 +69,8 @@ type Reading =
   | "paused"
   /** pause(true). */
   | "watching"
+  /** freeze(). Leaves by thaw(), to what it was before or the owner has asked for meanwhile. */
+  | "frozen"
   /** recv() has returned end of file or an error: there will never be more. */
   | "over";
 
@@ -91,6 +93,8 @@ export class Stream implements EventSource {
   #owner: StreamOwner;
   #phase: Phase;
   #reading: Reading = "on";
+  /** While it is frozen: what it thaws to. */
+  #thawsTo: "on" | "paused" | "watching" = "on";
   /**
    * The descriptor for the hot path: -1 when the socket must not be touched directly (connecting,
    * closed), so that the call fails with EBADF and the cold path sorts it out.
@@ -126,7 +130,11 @@ export class Stream implements EventSource {
   }
 
   get paused(): boolean {
-    return this.#reading === "paused" || this.#reading === "watching";
+    return this.#reading !== "on" && this.#reading !== "over";
+  }
+
+  get frozen(): boolean {
+    return this.#reading === "frozen";
   }
 
   /**
@@ -175,7 +183,12 @@ export class Stream implements EventSource {
   /** No onReadable() until resume(). With `watchHangup`, end of file is told through onHangup(). */
   pause(watchHangup: boolean): void {
     if (this.#reading === "over") return;
-    this.#reading = watchHangup ? "watching" : "paused";
+    const reading = watchHangup ? "watching" : "paused";
+    if (this.#reading === "frozen") {
+      this.#thawsTo = reading;
+      return;
+    }
+    this.#reading = reading;
     // The epoll set is changed by the next event, if one comes before resume(): no system call here.
     // Only a watch that was off has to be switched on.
     if (watchHangup && (this.#interest & (EPOLLIN | EPOLLRDHUP)) === 0) this.#watch();
@@ -183,10 +196,30 @@ export class Stream implements EventSource {
 
   resume(): void {
     if (this.#reading === "over" || this.#reading === "on") return;
+    if (this.#reading === "frozen") {
+      this.#thawsTo = "on";
+      return;
+    }
     this.#reading = "on";
     this.#hangupTold = false;
     this.#watch();
     if (this.#tls !== null) this.#readAgain(this.#tls);
+  }
+
+  /** Nothing is read until thaw(), whatever the owner asks for; output goes on, and a reset is told. */
+  freeze(): void {
+    if (this.#reading === "over" || this.#reading === "frozen") return;
+    this.#thawsTo = this.#reading;
+    this.#reading = "frozen";
+    this.#watch();
+  }
+
+  thaw(): void {
+    if (this.#reading !== "frozen") return;
+    const to = this.#thawsTo;
+    this.#reading = "paused";
+    if (to === "on") this.resume();
+    else this.pause(to === "watching");
   }
 
   /** Another owner is told from now on. */

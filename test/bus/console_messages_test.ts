@@ -14,6 +14,7 @@ const tests = suite("console messages");
 const state = {
   revision: 3,
   paused: true,
+  suspended: false,
   pausedDatabases: ["shop"],
   disabledDatabases: [],
 };
@@ -21,6 +22,7 @@ const state = {
 const whole: [Payload<unknown>, Record<string, unknown>][] = [
   ...[
     { kind: "reload" },
+    { kind: "suspend" },
     { kind: "set", key: "pool_mode", value: "session" },
     { kind: "shutdown", mode: "servers" },
     { kind: "kill_client", client: 2 ** 40 },
@@ -73,6 +75,7 @@ tests("a field that is missing or of another kind is refused", () => {
     const bad of [
       { ...state, revision: -1 },
       { ...state, paused: 1 },
+      { ...state, suspended: undefined },
       { ...state, pausedDatabases: "shop" },
       { ...state, disabledDatabases: [7] },
       { ...state, pausedDatabases: new Array(3000).fill("x") },

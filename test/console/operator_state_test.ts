@@ -31,9 +31,10 @@ function after(texts: readonly string[], stopping = false): string {
     if (changed) assert.ok(next.revision > state.revision, text);
     state = next;
   }
-  const { paused, pausedDatabases, disabledDatabases } = state;
+  const { paused, suspended, pausedDatabases, disabledDatabases } = state;
   return [
     paused ? "paused" : "",
+    suspended ? "suspended" : "",
     pausedDatabases.length > 0 ? `paused:${pausedDatabases}` : "",
     disabledDatabases.length > 0 ? `disabled:${disabledDatabases}` : "",
   ].filter(Boolean).join(" ");
@@ -44,6 +45,17 @@ const rows: [string[], string][] = [
   [["pause", "pause"], "already suspended/paused"],
   [["pause", "resume"], ""],
   [["resume"], "pooler is not paused/suspended"],
+  [["suspend"], "suspended"],
+  [["suspend", "suspend"], "already suspended/paused"],
+  [["suspend", "pause"], "already suspended/paused"],
+  [["suspend", "pause shop"], "already suspended/paused"],
+  [["suspend", "kill"], "already suspended/paused"],
+  [["suspend", "kill shop"], "already suspended/paused"],
+  [["suspend", "disable shop"], "suspended disabled:shop"],
+  [["suspend", "resume shop"], "database shop is not paused"],
+  [["suspend", "resume"], ""],
+  [["pause", "suspend"], "already suspended/paused"],
+  [["pause shop", "suspend"], "cannot suspend with paused databases"],
   [["pause shop"], "paused:shop"],
   [["pause shop", "pause shop"], "paused:shop"],
   [["pause shop", "pause more", "resume shop"], "paused:more"],
@@ -83,6 +95,7 @@ for (const [commands, wanted] of rows) {
 
 tests("nothing is paused while it shuts down", () => {
   assert.is(after(["pause"], true), "pooler is shutting down");
+  assert.is(after(["suspend"], true), "pooler is shutting down");
   assert.is(after(["pause shop"], true), "pooler is shutting down");
   assert.is(after(["disable shop"], true), "disabled:shop");
 });

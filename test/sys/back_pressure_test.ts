@@ -156,6 +156,43 @@ each("Stream.pause() stops onReadable at once and resume() brings what waited", 
   assert.is(far.text(), "abab");
 });
 
+// SUSPEND stops the reading of a connection whose owner goes on pausing and resuming it.
+each("Stream.freeze() stops onReadable whatever its owner asks for, up to thaw()", async (rig) => {
+  const [near, far] = await rig.pair();
+  const rows: [string, (stream: typeof far.stream) => void, boolean][] = [
+    ["as it was", () => {}, true],
+    ["resumed", (stream) => stream.resume(), true],
+    ["paused", (stream) => stream.pause(false), false],
+    ["watched", (stream) => stream.pause(true), false],
+    ["paused and resumed", (stream) => (stream.pause(true), stream.resume()), true],
+    ["frozen again", (stream) => stream.freeze(), true],
+  ];
+  for (const [what, ask, reads] of rows) {
+    const calls = far.readableCalls;
+    far.stream.freeze();
+    ask(far.stream);
+    assert.ok(far.stream.frozen && far.stream.paused, what);
+    near.send(encoder.encode("ab"));
+    assert.ok(await rig.batchesWithin(30) < 10, "the loop spins over a frozen stream");
+    assert.is(far.readableCalls, calls, what);
+    far.stream.thaw();
+    assert.not(far.stream.frozen);
+    if (!reads) {
+      assert.ok(await rig.batchesWithin(30) < 10);
+      assert.is(far.readableCalls, calls, what);
+      far.stream.resume();
+    }
+    await rig.until("the bytes", () => far.readableCalls > calls);
+  }
+  assert.is(far.text(), "ab".repeat(rows.length));
+  // Output goes on.
+  near.stream.pause(false);
+  far.stream.freeze();
+  const offered = fill(far);
+  await drain(rig, near, offered);
+  assert.is(far.stream.pending, 0);
+});
+
 each("Stream.pause() within onReadable leaves the rest unread until resume()", async (rig) => {
   const [near, far] = await rig.pair();
   far.readBytes = 3;

@@ -191,7 +191,7 @@ tests("whatever comes, it is answered in step and the connection stays usable", 
     [f.Q("COPY x FROM STDIN"), /^E\(08P01\) Z\(I\)$/],
     [concatBytes(f.P("", "SHOW $1"), f.B("", "", ["x"]), f.E(), f.S()), /^E\(08P01\) Z\(I\)$/],
     [concatBytes(f.P("", "RELOAD"), f.B(), f.E(), f.S()), /^1 2 C"RELOAD" Z\(I\)$/],
-    [f.Q("SUSPEND"), /^E\(0A000\) Z\(I\)$/],
+    [f.Q("SHOW FDS"), /^E\(0A000\) Z\(I\)$/],
   ];
   for (const [sent, wanted] of exchanges) {
     console.send(sent);

@@ -151,7 +151,7 @@ export class ClientSession implements StreamOwner, Waiter {
 
   /** Bytes of input that are kept here. */
   get buffered(): number {
-    return (this.#input?.length ?? 0) + (this.#tail?.length ?? 0);
+    return (this.#input?.length ?? 0) + (this.#tail?.length ?? 0) + (this.#gather?.filled ?? 0);
   }
 
   /** The peer's. Remembered, since the kernel forgets it when the peer resets the connection. */

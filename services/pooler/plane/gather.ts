@@ -17,6 +17,11 @@ export class Gather {
     return this.#filled === this.#length;
   }
 
+  /** How many bytes it has. */
+  get filled(): number {
+    return this.#filled;
+  }
+
   get bytes(): Uint8Array {
     return this.#buffer.subarray(0, this.#filled);
   }

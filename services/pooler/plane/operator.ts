@@ -1,5 +1,5 @@
-// What operators do to this worker from the console, whoever's: pause, disable, disconnect, reconnect. Whether
-// they may, and for how long a command waits, is decided elsewhere (shared/console).
+// What operators do to this worker from the console, whoever's: pause, suspend, disable, disconnect, reconnect.
+// Whether they may, and for how long a command waits, is decided elsewhere (shared/console).
 
 import { type Command, type OperatorState, untouched } from "../../../shared/console/mod.ts";
 import type { Performed } from "../messages.ts";
@@ -42,6 +42,10 @@ export class Operator {
     return this.#state.paused;
   }
 
+  get suspended(): boolean {
+    return this.#state.suspended;
+  }
+
   /** No servers are given for the database. */
   holds(database: string): boolean {
     return this.#releases || this.#state.paused || this.isPaused(database);
@@ -66,9 +70,12 @@ export class Operator {
   /** Takes over a state, if it is newer than the one that is known. */
   takeOver(state: OperatorState): void {
     if (state.revision <= this.#state.revision) return;
-    const wasPaused = this.#state.paused;
+    const { paused, suspended } = this.#state;
     this.#state = state;
-    this.#hold(wasPaused);
+    this.#hold(paused);
+    if (state.suspended === suspended) return;
+    if (state.suspended) this.#plane.suspension.begin();
+    else this.#plane.suspension.end();
   }
 
   /** `wasPaused`: the pooler as a whole was, before. */
@@ -114,9 +121,10 @@ export class Operator {
     }
   }
 
-  /** Server connections that have yet to be closed. */
+  /** Connections that have yet to be closed, or to come to rest. */
   #left(command: Command): number {
     let left = 0;
+    if (command.kind === "suspend") return this.#plane.suspension.proceed();
     if (command.kind === "pause") {
       for (const { backends } of this.#poolsOf(command.database)) left += backends;
       for (const { database, lease } of this.#directOf(command.database)) {

@@ -64,6 +64,7 @@ import { StartupReader } from "./startup.ts";
 import { StatementMemory } from "./statement_memory.ts";
 import { PoolStats } from "./stats.ts";
 import { Strangers } from "./strangers.ts";
+import { Suspension } from "./suspension.ts";
 import { Texts } from "./texts.ts";
 import { Timeouts } from "./timeouts.ts";
 import { PlaneTls } from "./tls.ts";
@@ -96,6 +97,7 @@ export class Plane {
   readonly prepared = new Prepared(this);
   readonly texts = new Texts(this);
   readonly operator = new Operator(this);
+  readonly suspension = new Suspension(this);
   readonly notifier = new Notifier(this);
   readonly transactionEnd = new TransactionEnd(this);
   readonly lookups = new UserLookups(this);
@@ -272,6 +274,8 @@ export class Plane {
     if (mode === "now") return this.stop();
     if (!this.stopping) this.control.post({ type: "draining" });
     this.stopping = true;
+    // Clients that are to leave, or to finish, have to be heard.
+    this.suspension.end();
     for (const listener of this.#listeners) listener.close();
     if (mode === "servers") this.operator.release();
     this.#stopIfDone();
@@ -295,6 +299,11 @@ export class Plane {
     if (!this.stopping) return;
     const isDone = this.clients.size === 0 || (this.operator.releases && this.operator.isReleased);
     if (isDone) this.reactor.after(0, () => this.stop());
+  }
+
+  /** Nobody is accepted until it is over. */
+  onSuspended(): void {
+    for (const listener of this.#listeners) listener.suspend();
   }
 
   onMessage(message: ToPlane): void {
@@ -499,13 +508,13 @@ export class Plane {
     });
   }
 
-  *#servers(): Generator<ServerConnection> {
+  *servers(): Generator<ServerConnection> {
     for (const { servers } of this.pools.values()) yield* servers;
     for (const { servers } of this.direct.values()) yield* servers;
   }
 
   #sweepNames(): void {
-    for (const { host } of this.#servers()) this.names.keep(host);
+    for (const { host } of this.servers()) this.names.keep(host);
     this.names.sweep();
     this.loginGates.sweep();
   }
@@ -529,6 +538,7 @@ export class Plane {
   #afterBatch(): void {
     this.departures.onBatchEnd();
     this.entrance.onBatchEnd();
+    if (this.suspension.active) this.suspension.proceed();
     if (this.#soon.size > 0) {
       const pools = this.#soon;
       this.#soon = new Set();
@@ -542,10 +552,13 @@ export class Plane {
   #sweep(): void {
     const now = this.reactor.now;
     const thorough = this.#sweeps++ % 10 === 0;
-    this.#timeouts.sweep(now);
-    if (thorough) this.#openStanding();
-    for (const pool of this.pools.values()) pool.sweep(now, thorough);
-    this.#unusedPools.sweep(now);
+    const suspended = this.suspension.active;
+    if (!suspended) this.#timeouts.sweep(now);
+    if (thorough && !suspended) this.#openStanding();
+    for (const pool of this.pools.values()) {
+      if (!suspended || pool.waiting > 0) pool.sweep(now, thorough);
+    }
+    if (!suspended) this.#unusedPools.sweep(now);
     if (thorough) this.#sweepNames();
     this.notifier.sweep(now);
     this.budget.sweep(now);
@@ -554,6 +567,7 @@ export class Plane {
     this.#stopIfDone();
     const limit = this.settings.clientLoginTimeoutMs;
     for (const client of this.loggingIn) {
+      if (suspended) break;
       if (limit <= 0 || now - client.connectedAt < limit) break;
       client.fail(client.login?.lateRefusal ?? refusals.loginTimeout);
     }
@@ -681,6 +695,7 @@ class Listener implements EventSource {
 
   resume(): void {
     if (this.#listening || this.#closed || !this.#plane.hasRoom) return;
+    if (this.#plane.suspension.active) return;
     this.#listening = true;
     this.#plane.reactor.add(this.#fd, EPOLLIN, this);
   }
@@ -701,9 +716,14 @@ class Listener implements EventSource {
 
   /** The clients wait in the kernel's queue; the next sweep tries again. */
   #pause(why: string): void {
+    this.suspend();
+    this.#plane.logPause(why);
+  }
+
+  suspend(): void {
+    if (!this.#listening) return;
     this.#listening = false;
     this.#plane.reactor.remove(this.#fd);
-    this.#plane.logPause(why);
   }
 
   close(): void {

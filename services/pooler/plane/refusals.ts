@@ -166,6 +166,11 @@ export const refusals = {
     hint: "Connect again: the database's user was changed in the pooler's configuration",
   },
   serverShuttingDown: { code: "57P01", message: "server shutting down" },
+  suspendTimeout: {
+    code: "57P01",
+    message: "suspend_timeout",
+    hint: "The pooler was suspended, and what was to be sent was not taken in time; connect again",
+  },
   shuttingDown: { code: "57P01", message: "pooler is shutting down" },
   idleSessionTimeout: {
     code: "22023",

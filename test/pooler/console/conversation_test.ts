@@ -86,7 +86,7 @@ tests("a simple query gets its rows, a tag and one ReadyForQuery", () => {
   assert.is(session.ask(f.Q(";;;;;;;;")), "I Z(I)");
   assert.is(session.ask(f.Q("SHOW NOPE")), "E(08P01) Z(I)");
   assert.is(session.ask(f.Q("SHOW POOLS; SHOW STATS")), "E(08P01) Z(I)");
-  assert.is(session.ask(f.Q("SUSPEND")), "E(0A000) Z(I)");
+  assert.is(session.ask(f.Q("SHOW FDS")), "E(0A000) Z(I)");
   assert.is(
     session.ask(f.Q("SHOW STATE"), f.Q("nope"), f.Q("SHOW PEERS")),
     [
@@ -136,7 +136,7 @@ tests("an error in the extended protocol skips everything up to Sync", () => {
   assert.is(session.refusals.length, 2);
   const failing: [string, readonly Uint8Array[]][] = [
     ["E(08P01)", [f.P("", "SHOW NOPE")]],
-    ["E(0A000)", [f.P("", "SUSPEND")]],
+    ["E(0A000)", [f.P("", "SHOW FDS")]],
     ["E(08P01)", [f.P("", "SHOW $1")]],
     ["E(0A000)", [f.P("", "SHOW STATE", [25])]],
     ["E(26000)", [f.B("", "missing")]],

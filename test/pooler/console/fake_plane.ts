@@ -130,7 +130,7 @@ export function fakePlane(
     pools: new Map(),
     direct: new Map(),
     notifier: { listeners: [] },
-    operator: { paused: false, isPaused: () => false, isDisabled: () => false },
+    operator: { paused: false, suspended: false, isPaused: () => false, isDisabled: () => false },
     openServers: 0,
     cancels: {
       counts: { sent: 0, unknown: 0, idle: 0, busy: 0, unanswered: 0 },

@@ -100,9 +100,9 @@ export const showTable: ReadonlyMap<string, Show> = new Map<string, Show>([
   [
     "state",
     show(columnsOf("key s, value s"), ({ plane }) => [
-      ["active", plane.operator.paused ? "no" : "yes"],
+      ["active", plane.operator.paused || plane.operator.suspended ? "no" : "yes"],
       ["paused", plane.operator.paused ? "yes" : "no"],
-      ["suspended", "no"],
+      ["suspended", plane.operator.suspended ? "yes" : "no"],
     ]),
   ],
   ["dns_hosts", show(hostColumns, hostRows)],
@@ -138,20 +138,18 @@ export interface CommandRow {
     | "set"
     | "shutdown"
     | "reload"
+    | "suspend"
     | "killClient"
     /** Of one database, or of all of them. */
     | DatabaseCommand["kind"]
     /** Of a PostgreSQL session, not of a console; answered so that drivers work, and nothing happens. */
     | "ignored"
     /** As `ignored`, but the session's prepared statements go. */
-    | "forgetsStatements"
-    /** A command of PgBouncer's console that this version does not have. */
-    | "unavailable";
+    | "forgetsStatements";
   /** CommandComplete's text. */
   readonly tag: string;
 }
 
-const unavailable = (tag: string): CommandRow => ({ access: "admin", does: "unavailable", tag });
 const ignored = (tag: string): CommandRow => ({ access: "stats", does: "ignored", tag });
 const forgets = (tag: string): CommandRow => ({
   access: "stats",
@@ -172,7 +170,7 @@ export const commandTable: ReadonlyMap<string, CommandRow> = new Map<string, Com
   ["reconnect", { access: "admin", does: "reconnect", tag: "RECONNECT" }],
   ["kill", { access: "admin", does: "kill", tag: "KILL" }],
   ["kill_client", { access: "admin", does: "killClient", tag: "KILL_CLIENT" }],
-  ["suspend", unavailable("SUSPEND")],
+  ["suspend", { access: "admin", does: "suspend", tag: "SUSPEND" }],
   ["wait_close", { access: "admin", does: "wait_close", tag: "WAIT_CLOSE" }],
   ["begin", ignored("BEGIN")],
   ["start", ignored("START TRANSACTION")],
@@ -192,8 +190,6 @@ export function allows(access: Access, admin: boolean): boolean {
 export function helpText(): string {
   const shows = [...showTable].filter(([, { result }]) => result !== null)
     .map(([name]) => name.toUpperCase());
-  const missing = [...commandTable.values()].filter(({ does }) => does === "unavailable")
-    .map(({ tag }) => tag);
   return [
     "",
     `\tSHOW ${shows.join("|")}`,
@@ -206,9 +202,10 @@ export function helpText(): string {
     "\tRECONNECT [<db>]",
     "\tKILL [<db>]",
     "\tKILL_CLIENT <client_id>",
+    "\tSUSPEND",
     "\tWAIT_CLOSE [<db>]",
     "\tSHUTDOWN",
     "\tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS",
-    `Not available in this version: SHOW FDS, ${missing.join(", ")}`,
+    "Not available in this version: SHOW FDS",
   ].join("\n");
 }

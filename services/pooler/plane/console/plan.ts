@@ -141,7 +141,8 @@ function planStatement(statement: readonly Token[], text: string): Plan | Refusa
     case "shutdown":
       return planShutdown(name.toUpperCase(), text);
     case "reload":
-      return argument === undefined ? command(row.tag, { kind: "reload" }) : invalid(text);
+    case "suspend":
+      return argument === undefined ? command(row.tag, { kind: row.does }) : invalid(text);
     case "killClient": {
       const client = /^[0-9]{1,15}$/.test(name) ? Number(name) : 0;
       return client === 0
@@ -152,8 +153,6 @@ function planStatement(statement: readonly Token[], text: string): Plan | Refusa
       return name.toLowerCase() === "all"
         ? plain(row.tag, null, { kind: "forget" })
         : invalid(text);
-    case "unavailable":
-      return notAvailable(row.tag);
     default:
       return command(row.tag, { kind: row.does, database: name === "" ? null : name });
   }

@@ -157,6 +157,7 @@ export interface PlaneView {
   /** What operators have made of it. */
   readonly operator: {
     readonly paused: boolean;
+    readonly suspended: boolean;
     isPaused(database: string): boolean;
     isDisabled(database: string): boolean;
   };

@@ -1,0 +1,284 @@
+// SUSPEND, as PgBouncer has it: what is under way comes to rest, nothing more is read, and RESUME goes on where all
+// stopped. Who does not let it come to rest within suspend_timeout is disconnected.
+// limit: 120 s
+
+import { assert, suite, until } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { type Postgres, startPostgres } from "../../support/postgres.ts";
+import { signal } from "../../support/processes.ts";
+import { type Login, RawClient } from "../../support/raw_client.ts";
+import { BulkClient } from "../limits/bulk_client.ts";
+import { closeAll, open } from "../protocol/support.ts";
+import { errorOf, farewell } from "./support.ts";
+
+needs("postgresql");
+
+const tests = suite("SUSPEND");
+
+let postgres: Postgres;
+let pgweir: Pgweir;
+
+const app: Login = { user: "postgres", database: "app" };
+const admin: Login = { user: "admin", database: "pgbouncer" };
+const patienceMs = 30_000;
+
+type Settings = Readonly<Record<string, string | number>>;
+
+async function start(settings: Settings = {}, workers?: number) {
+  pgweir = await startPgweir({
+    ini: {
+      databases: { app: `host=127.0.0.1 port=${postgres.port} dbname=postgres` },
+      pgbouncer: { default_pool_size: 5, ...settings },
+    },
+    userlist: { postgres: "", admin: "" },
+    ...(workers === undefined ? {} : { workers }),
+  });
+}
+
+tests.before(async () => {
+  postgres = await startPostgres();
+});
+
+tests.after.each(async () => {
+  await closeAll();
+  await pgweir.stop();
+});
+
+tests.after(() => postgres.stop("immediate"));
+
+async function state(boss: RawClient): Promise<string> {
+  const rows = await boss.table("SHOW STATE");
+  return rows.filter(({ value }) => value === "yes").map(({ key }) => key).join();
+}
+
+async function clientsIn(boss: RawClient, wanted: string): Promise<number> {
+  const rows = await boss.table("SHOW CLIENTS");
+  return rows.filter((row) => row["state"] === wanted).length;
+}
+
+const running = async (sql: string) =>
+  (await postgres.backends()).filter(({ query, state }) => state === "active" && query === sql);
+
+tests("nothing is read until RESUME, which goes on where all stopped", async () => {
+  await start();
+  const [idle, inside, busy, boss] = [
+    await open(pgweir, app),
+    await open(pgweir, app),
+    await open(pgweir, app),
+    await open(pgweir, admin),
+  ];
+  await idle.query("SELECT 1");
+  await inside.query("BEGIN");
+  const sleep = "SELECT pg_sleep(0.4)";
+  busy.send(f.Q(sleep));
+  await until("it to run", async () => (await running(sleep)).length === 1);
+  assert.is(await state(boss), "active");
+  assert.equal(await boss.query("SUSPEND"), []);
+  assert.is(await state(boss), "suspended");
+  // Unlike PAUSE it waits for nothing that PostgreSQL does.
+  assert.is((await running(sleep)).length, 1);
+  idle.send(f.Q("SELECT 2"));
+  inside.send(f.Q("SELECT 3"));
+  const fresh = await RawClient.connect(pgweir);
+  fresh.startup({ user: "postgres", database: "app" });
+  await until("the query to be over", async () => (await running(sleep)).length === 0);
+  assert.equal(await running("SELECT 2"), []);
+  assert.is(await clientsIn(boss, "active"), 2);
+  assert.equal([idle, inside, busy, fresh].map(({ unread }) => unread), [0, 0, 0, 0]);
+  for (const command of ["SUSPEND", "PAUSE", "PAUSE app", "KILL"]) {
+    assert.is(await errorOf(boss, command), "08P01 already suspended/paused");
+  }
+  await boss.query("RESUME");
+  assert.is(await state(boss), "active");
+  for (const client of [idle, inside, busy]) {
+    assert.match(await client.replies(1), /^T D C"SELECT 1" Z\([IT]\)$/);
+  }
+  assert.match(await fresh.replies(), /Z\(I\)$/);
+  fresh.close();
+  await inside.query("COMMIT");
+  assert.is(await errorOf(boss, "RESUME"), "08P01 pooler is not paused/suspended");
+  await boss.query("PAUSE app");
+  assert.is(await errorOf(boss, "SUSPEND"), "08P01 cannot suspend with paused databases");
+});
+
+tests("who waits for a server is served first", async () => {
+  await start({ default_pool_size: 1 });
+  const [busy, waiter, boss] = [
+    await open(pgweir, app),
+    await open(pgweir, app),
+    await open(pgweir, admin),
+  ];
+  busy.send(f.Q("SELECT pg_sleep(0.4)"));
+  await until("it to run", async () => await clientsIn(boss, "active") === 1);
+  waiter.send(f.Q("SELECT 2"));
+  await until("it to wait", async () => await clientsIn(boss, "waiting") === 1);
+  await boss.query("SUSPEND");
+  assert.match(await busy.replies(), /^T D C"SELECT 1" Z\(I\)$/);
+  // It has its server, and what that answers is read after RESUME.
+  assert.is(await clientsIn(boss, "waiting"), 0);
+  await until("it to run", async () => (await postgres.backends())[0]!.query === "SELECT 2");
+  assert.is(waiter.unread, 0);
+  await boss.query("RESUME");
+  assert.match(await waiter.replies(), /^T D C"SELECT 1" Z\(I\)$/);
+});
+
+/** Two consoles: one that waits, and one that watches, since nobody new is let in. */
+const consoles = () => Promise.all([open(pgweir, admin), open(pgweir, admin)]);
+
+async function suspends(boss: RawClient, watcher: RawClient) {
+  boss.send(f.Q("SUSPEND"));
+  await until("the suspension", async () => await state(watcher) === "suspended");
+}
+
+/** A client that takes nothing of a long result, which PostgreSQL has begun to send. */
+async function stuckReader(rows: number): Promise<BulkClient> {
+  const reader = await BulkClient.login(pgweir, app);
+  reader.pause();
+  reader.send(f.Q(`SELECT repeat('x', 1000) FROM generate_series(1, ${rows})`));
+  await until("it to be stuck", async () => {
+    return (await postgres.backends()).some(({ wait_event }) => wait_event === "ClientWrite");
+  });
+  return reader;
+}
+
+tests("what a client has to take yet is waited for, in the middle of a result too", async () => {
+  await start();
+  const [boss, watcher] = await consoles();
+  const rows = 40_000;
+  const reader = await stuckReader(rows);
+  await suspends(boss, watcher);
+  assert.is(boss.unread, 0);
+  reader.resume();
+  assert.is(await boss.replies(), 'C"SUSPEND" Z(I)');
+  // What the pooler had is out; the rest is still PostgreSQL's to send.
+  const [backend] = await postgres.backends();
+  assert.is(backend!.wait_event, "ClientWrite");
+  await watcher.query("RESUME");
+  assert.match(
+    await reader.replies(),
+    new RegExp(`^T (D\\[1006\\] ){3}.* C"SELECT ${rows}" Z\\(I\\)$`),
+  );
+  reader.close();
+});
+
+tests("suspend_timeout: who does not take it, or stops in a message, is disconnected", async () => {
+  await start({ suspend_timeout: 0.5 });
+  const [boss, watcher] = await consoles();
+  const reader = await stuckReader(1_000_000);
+  const [half, whole] = [await open(pgweir, app), await open(pgweir, app)];
+  const silent = await RawClient.connect(pgweir);
+  await until("it to be accepted", async () => {
+    const rows = await watcher.table("SHOW WORKER");
+    return Number(rows[0]!["clients"]) === 6;
+  });
+  half.send(f.Q("SELECT 1").subarray(0, 8));
+  await until("half of it to be there", async () => {
+    const rows = await watcher.table("SHOW SOCKETS");
+    return rows.some((row) => Number(row["recv_pos"]) > 0);
+  });
+  boss.send(f.Q("SUSPEND"));
+  assert.is(await boss.replies(1, { timeoutMs: patienceMs }), 'C"SUSPEND" Z(I)');
+  for (const client of [half, silent]) {
+    assert.is(await farewell(client), "FATAL 57P01 suspend_timeout");
+  }
+  assert.is(pgweir.log().match(/closing because: suspend_timeout/g)!.length >= 3, true);
+  whole.send(f.Q("SELECT 1"));
+  await watcher.query("RESUME");
+  assert.match(await whole.replies(), /^T D C"SELECT 1" Z\(I\)$/);
+  reader.close();
+});
+
+tests("a console that leaves, or cancels, takes its SUSPEND back", async () => {
+  await start();
+  const half = await open(pgweir, app);
+  half.send(f.Q("SELECT 1").subarray(0, 8));
+  const [boss, watcher] = await consoles();
+  await suspends(boss, watcher);
+  boss.close();
+  await until("its end", async () => await state(watcher) === "active");
+  const other = await open(pgweir, admin);
+  await suspends(other, watcher);
+  await watcher.query("RESUME");
+  assert.is(await other.replies(), "E(57014) Z(I)");
+  half.send(f.Q("SELECT 1").subarray(8));
+  assert.match(await half.replies(), /^T D C"SELECT 1" Z\(I\)$/);
+});
+
+tests("the time of a suspension counts for nobody", async () => {
+  const limitMs = 1000;
+  const limit = limitMs / 1000;
+  await start({
+    client_idle_timeout: limit,
+    query_timeout: limit,
+    idle_transaction_timeout: limit,
+  });
+  const [boss] = await consoles();
+  const [idle, inside, busy] = [
+    await open(pgweir, app),
+    await open(pgweir, app),
+    await open(pgweir, app),
+  ];
+  await inside.query("BEGIN");
+  const sleep = "SELECT pg_sleep(0.2)";
+  busy.send(f.Q(sleep));
+  await boss.query("SUSPEND");
+  const since = performance.now();
+  for (const client of [idle, inside]) client.send(f.Q("SELECT 1"));
+  await until("the limits to pass", () => performance.now() - since > 1.5 * limitMs);
+  await boss.query("RESUME");
+  for (const client of [idle, inside, busy]) {
+    assert.match(await client.replies(), /^T D C"SELECT 1" Z\([IT]\)$/);
+  }
+});
+
+tests(
+  "a fleet is suspended as a whole, with a worker that starts meanwhile; SIGUSR2 goes on",
+  async () => {
+    await start({}, 2);
+    const boss = await open(pgweir, admin);
+    const clients = await Promise.all([1, 2, 3, 4, 5, 6].map(() => open(pgweir, app)));
+    await boss.query("SUSPEND");
+    for (const client of clients) client.send(f.Q("SELECT 1"));
+    const ready = () => pgweir.log().match(/worker \d+ is ready/g)?.length ?? 0;
+    const before = ready();
+    const row = (await boss.table("SHOW WORKER"))[0]!;
+    // Not the one of the console.
+    const victim = pgweir.workerPids().find((pid) => String(pid) !== row["pid"])!;
+    signal(victim, "SIGKILL");
+    await until("another worker", () => ready() > before, patienceMs);
+    const fresh = await Promise.all([1, 2, 3, 4, 5, 6].map(async () => {
+      const client = await RawClient.connect(pgweir);
+      client.startup({ user: "postgres", database: "app" });
+      return client;
+    }));
+    assert.is(await state(boss), "suspended");
+    assert.is(await clientsIn(boss, "active"), 0);
+    assert.equal([...clients, ...fresh].map(({ unread }) => unread), new Array(12).fill(0));
+    pgweir.signal("SIGUSR2");
+    for (const client of fresh) {
+      assert.match(await client.replies(), /Z\(I\)$/);
+      client.close();
+    }
+    // Those of the worker that was killed are gone.
+    for (const client of clients) {
+      assert.match(await client.replies(), /^(T D C"SELECT 1" Z\(I\)|closed)$/);
+    }
+    await until("the end", async () => await state(boss) === "active");
+  },
+);
+
+tests("a shutdown ends a suspension: clients are let finish", async () => {
+  await start();
+  const inside = await open(pgweir, app);
+  const boss = await open(pgweir, admin);
+  await inside.query("BEGIN");
+  await boss.query("SUSPEND");
+  inside.send(f.Q("COMMIT"));
+  await boss.query("SHUTDOWN WAIT_FOR_SERVERS");
+  assert.match(await inside.repliesUntilClosed(), /^C"COMMIT" Z\(I\)/);
+  assert.equal(await until("its end", () => pgweir.end), { code: 0, signal: null });
+});
+
+tests.run();
