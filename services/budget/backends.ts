@@ -3,7 +3,6 @@
 // Counted for a worker are the backends it named itself, and those nobody names that it may have opened
 // after it spoke last: too many rather than too few. What cannot be asked is not counted at all: unknown.
 
-import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import {
   type BudgetAuth,
@@ -13,6 +12,7 @@ import {
   requiresTls,
   serverTlsPlan,
 } from "../../shared/config/mod.ts";
+import type { Resolver } from "../../shared/host/mod.ts";
 import {
   directLeaf,
   parseServerLeaf,
@@ -146,11 +146,12 @@ function mayHaveOpened(suspect: Suspect, { ageMs }: ShownBackend, leaseMs: numbe
     ageMs >= suspect.heardAgoMs - leaseMs - marginMs;
 }
 
-/** Asks the servers of these databases. `report` is told of each that gave no answer. */
+/** Asks the servers of these databases, within a few seconds. `report` is told of each that gave no answer. */
 export async function lookAtBackends(
   config: Config,
   auth: BudgetAuth,
   databases: Iterable<string>,
+  resolver: Resolver,
   report: (error: Error) => void,
 ): Promise<Answers> {
   const asked = new Map<string, Promise<Answer>>();
@@ -173,9 +174,14 @@ export async function lookAtBackends(
     if (database === null) return;
     try {
       const addresses = (await Promise.all(database.hosts.map((host) =>
-        addressesOf(host, database.port)
+        addressesOf(host, database.port, resolver)
       ))).flat();
-      answers.set(name, await Promise.all(addresses.map((address) => ask(address, database))));
+      answers.set(
+        name,
+        await Promise.all(addresses.map((address) =>
+          ask(address, database)
+        )),
+      );
     } catch (error) {
       report(error as Error);
     }
@@ -183,21 +189,18 @@ export async function lookAtBackends(
   return answers;
 }
 
-async function addressesOf(host: string, port: number): Promise<ServerAddress[]> {
+async function addressesOf(
+  host: string,
+  port: number,
+  resolver: Resolver,
+): Promise<ServerAddress[]> {
   if (host.startsWith("/") || host.startsWith("@")) {
     return [{ host: `${host}/.s.PGSQL.${port}`, port: 0 }];
   }
   if (isIP(host) !== 0) return [{ host, port }];
-  try {
-    return (await lookup(host, { all: true })).map(({ address }) => ({
-      host: address,
-      port,
-      name: host,
-    }));
-  } catch (error) {
-    const reason = (error as NodeJS.ErrnoException).code ?? "failed";
-    throw new Error(`resolve "${host}": ${reason}`);
-  }
+  const { addresses, reason } = await resolver.resolve(host);
+  if (addresses.length === 0) throw new Error(`resolve "${host}": ${reason}`);
+  return addresses.map((address) => ({ host: address, port, name: host }));
 }
 
 /** As workers have it. */

@@ -6,6 +6,7 @@
 
 import type { BudgetAuth, Config } from "../../shared/config/mod.ts";
 import { parseBudgetAuth } from "../../shared/config/mod.ts";
+import { Resolver } from "../../shared/host/mod.ts";
 import { type Charges, type Ledger, parseServerLeaf, UNLIMITED } from "../../shared/ledger/mod.ts";
 import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
 import { lookAtBackends } from "./backends.ts";
@@ -43,6 +44,7 @@ export class Departures {
   readonly #departing = new Map<string, Departure>();
   /** Being noted in the store. */
   readonly #noting = new Set<string>();
+  readonly #resolver = new Resolver();
   readonly #reportServer = onceEvery(reportMs);
   /** When the log named a host that several machines call themselves. */
   readonly #namesakesAt = new Map<string, number>();
@@ -71,7 +73,8 @@ export class Departures {
   async #tryLogin(auth: BudgetAuth): Promise<void> {
     const failures = new Set<string>();
     const databases = this.#config.databases.keys();
-    await lookAtBackends(this.#config, auth, databases, ({ message }) => failures.add(message));
+    const report = ({ message }: Error) => failures.add(message);
+    await lookAtBackends(this.#config, auth, databases, this.#resolver, report);
     if (this.#closed) return;
     for (const failure of failures) {
       this.#log.warning(`try budget_auth: ${failure}; slots of killed workers would stay charged`);
@@ -178,6 +181,7 @@ export class Departures {
       auth,
       leaseMs: ledger.leaseMs,
       sightings,
+      resolver: this.#resolver,
       clock,
       report: (error) =>
         this.#reportServer((suppressed) =>

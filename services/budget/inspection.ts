@@ -3,6 +3,7 @@
 // Invariant: one look at a time. A worker that anything about is unknown is never called free.
 
 import type { BudgetAuth, Config } from "../../shared/config/mod.ts";
+import type { Resolver } from "../../shared/host/mod.ts";
 import { type Charges, parseServerLeaf } from "../../shared/ledger/mod.ts";
 import { BackendView, groupsOf, lookAtBackends, type NamedBackends } from "./backends.ts";
 import type { Sightings, WorkerName } from "./sightings.ts";
@@ -31,6 +32,7 @@ export interface InspectionOptions {
   /** The longest that workers may go by: a shorter one in the file counts from the next start on. */
   readonly leaseMs: number;
   readonly sightings: Sightings;
+  readonly resolver: Resolver;
   readonly clock: () => number;
   /** A server gave no answer. */
   readonly report: (error: Error) => void;
@@ -42,7 +44,7 @@ export async function inspect(
   others: readonly WorkerName[],
   options: InspectionOptions,
 ): Promise<Finding[]> {
-  const { config, auth, leaseMs, sightings, clock, report } = options;
+  const { config, auth, leaseMs, sightings, resolver, clock, report } = options;
   const databases = new Set<string>();
   for (const { charges } of suspects) {
     for (const leaf of charges.keys()) {
@@ -51,7 +53,7 @@ export async function inspect(
     }
   }
   const beganAt = clock();
-  const answers = await lookAtBackends(config, auth, databases, report);
+  const answers = await lookAtBackends(config, auth, databases, resolver, report);
   const endedAt = clock();
   const view = new BackendView(config, answers, namedBackends(suspects, others, options));
   return suspects.map(({ worker, incarnation, charges, heardAt }) => {

@@ -22,7 +22,7 @@ import {
   type OperatorState,
   type ShutdownMode,
 } from "../../shared/console/mod.ts";
-import type { HostProcess, LiveConfig } from "../../shared/host/mod.ts";
+import { type HostProcess, type LiveConfig, Resolver, Turns } from "../../shared/host/mod.ts";
 import type { Report } from "../../shared/ledger/mod.ts";
 import {
   bootId,
@@ -47,9 +47,7 @@ import {
   type ToControl,
   type ToPlane,
 } from "./messages.ts";
-import { Resolver } from "./resolver.ts";
 import type { FleetSeat } from "./seat.ts";
-import { Turns } from "./turns.ts";
 import { systemUserName } from "./system_users.ts";
 
 const presenceMs = 1000;

@@ -1,10 +1,10 @@
 // What the control thread and the data-plane thread say to each other. Plain data only: it is cloned.
 
+import type { NameAnswer } from "../../shared/host/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
 import type { CancelOutcome } from "../../shared/bus/mod.ts";
 import type { Grant, Report } from "../../shared/ledger/mod.ts";
 import type { Command, OperatorState, Outcome, ShutdownMode } from "../../shared/console/mod.ts";
-import type { NameAnswer } from "./plane/names.ts";
 
 /** Where this worker stands in its fleet. */
 export interface Seat {

@@ -9,5 +9,7 @@ export {
   RecordingReader,
 } from "./live_config.ts";
 export { type Handed, handedLine, HandedReader, readHanded } from "./handed.ts";
+export { type NameAnswer, Resolver } from "./resolver.ts";
+export { Turns } from "./turns.ts";
 export { loadWithFiles, tlsFileProblems } from "./tls_files.ts";
 export { HostFailure, type HostOptions, HostProcess, withOptions } from "./host_process.ts";

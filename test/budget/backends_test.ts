@@ -10,6 +10,7 @@ import {
 } from "../../services/budget/backends.ts";
 import { queryOnce } from "../../services/budget/query_client.ts";
 import { loadConfig } from "../../shared/config/mod.ts";
+import { Resolver } from "../../shared/host/mod.ts";
 import { directLeaf, poolLeaf, reserveLeaf } from "../../shared/ledger/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 import { needs } from "../support/needs.ts";
@@ -20,6 +21,7 @@ needs("postgresql");
 
 const postgres = await startPostgres();
 const tests = suite("backends");
+const resolver = new Resolver();
 tests.after(() => postgres.stop("immediate"));
 
 function configOf(databases: string) {
@@ -157,7 +159,13 @@ tests(
     for (const host of ["127.0.0.1", "localhost", postgres.socketDir]) {
       const config = configOf(`postgres = host=${host} port=${postgres.port}`);
       const errors: Error[] = [];
-      const answers = await lookAtBackends(config, auth, ["postgres"], (e) => errors.push(e));
+      const answers = await lookAtBackends(
+        config,
+        auth,
+        ["postgres"],
+        resolver,
+        (e) => errors.push(e),
+      );
       const found = answers.get("postgres")!.filter((answer) => !(answer instanceof Error)).flat();
       const own = (found as ShownBackend[]).filter((backend) => backend.pid === Number(pid));
       assert.ok(own.length > 0, `${host}: ${errors}`);
@@ -174,7 +182,7 @@ tests("lookAtBackends() sees the backends of others with a login that has no rig
   const [[pid]] = await client.query("SELECT pg_backend_pid()") as [[string]];
   const config = configOf(`postgres = host=127.0.0.1 port=${postgres.port}`);
   const auth = { user: "plain", password: null, dbname: "postgres" };
-  const answers = await lookAtBackends(config, auth, ["postgres"], (error) => {
+  const answers = await lookAtBackends(config, auth, ["postgres"], resolver, (error) => {
     throw error;
   });
   const found = answers.get("postgres")![0] as ShownBackend[];
@@ -198,7 +206,7 @@ tests(
     const [physical, logical, plain] = clients.map(({ key }) => key!.processId);
     for (const user of ["postgres", "nobody"]) {
       const auth = { user, password: null, dbname: "postgres" };
-      const answers = await lookAtBackends(config, auth, ["postgres"], (error) => {
+      const answers = await lookAtBackends(config, auth, ["postgres"], resolver, (error) => {
         throw error;
       });
       const found = answers.get("postgres")![0] as ShownBackend[];
@@ -224,14 +232,29 @@ tests("lookAtBackends() reports a server that is not there and a name that is no
     config,
     auth,
     ["a", "b", "c"],
+    resolver,
     (e) => errors.push(e.message),
   );
   assert.ok(answers.get("a")![0] instanceof Error);
   assert.is(answers.has("b"), false);
-  assert.equal(errors.sort().map((text) => text.replace(/: [A-Z_]+$/, "")), [
+  assert.equal(errors.sort().map((text) => text.replace(/: E[A-Z_]+$/, "")), [
     "ask PostgreSQL at 127.0.0.1:1",
-    'resolve "no.such.host.invalid"',
+    'resolve "no.such.host.invalid": no such name',
   ]);
+});
+
+// A look-up of a name hung with its name server, and no look at PostgreSQL was made any more, for good: a coordinator
+// makes one at a time.
+tests("lookAtBackends() ends although the look-up of a name does not", async () => {
+  const config = configOf(`a = host=hangs port=1\nb = host=127.0.0.1 port=${postgres.port}`);
+  const errors: string[] = [];
+  const auth = { user: "postgres", password: null, dbname: "postgres" };
+  const hanging = new Resolver(() => new Promise(() => {}), 20);
+  const answers = await lookAtBackends(config, auth, ["a", "b"], hanging, ({ message }) => {
+    errors.push(message);
+  });
+  assert.equal(errors, ['resolve "hangs": timeout']);
+  assert.equal([...answers.keys()], ["b"]);
 });
 
 tests("queryOnce() logs in by password, md5 and SCRAM, and says why it could not", async () => {

@@ -1,7 +1,8 @@
 // What is known of names of servers, for how long, and when it is asked for again: with a clock and a name server
 // of the tests' own.
 
-import { type NameAnswer, Names } from "../../services/pooler/plane/names.ts";
+import { Names } from "../../services/pooler/plane/names.ts";
+import type { NameAnswer } from "../../shared/host/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 
 const test = suite("names of servers");

@@ -1,6 +1,7 @@
 // The data plane's way to its control thread: questions with one answer each, and log records that
 // are sent once per batch. Nothing here waits; answers come when the loop is woken for them.
 
+import type { NameAnswer } from "../../../shared/host/mod.ts";
 import type { CancelOutcome } from "../../../shared/bus/mod.ts";
 import type { Command, Outcome } from "../../../shared/console/mod.ts";
 import {
@@ -11,7 +12,6 @@ import {
   type ToPlane,
 } from "../messages.ts";
 import { DerivedKeys } from "./derived_keys.ts";
-import type { NameAnswer } from "./names.ts";
 
 /** Log records kept per batch; what comes beyond is counted and summed up in one line. */
 const recordsMax = 1000;

@@ -142,6 +142,15 @@ export class ChannelListener implements ListenerEvents {
     this.#retryAt = 0;
   }
 
+  /** For good: who waits is refused, and the connection is closed. */
+  end(refusal: Refusal): void {
+    for (const registration of [...this.#registrations]) this.#end(registration, refusal);
+    for (const channel of [...this.channels.values()]) this.#forget(channel);
+    this.#wait?.slots.withdraw(this.#wait.open);
+    this.#wait = null;
+    this.reconnect(refusal.message);
+  }
+
   get waiting(): number {
     return this.#registrations.size;
   }

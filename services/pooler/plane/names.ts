@@ -5,21 +5,13 @@
 // seldom wait for one; while the name servers can't be asked, the last addresses hold on.
 
 import { isIP } from "node:net";
+import type { NameAnswer } from "../../../shared/host/mod.ts";
 import { dialOrder } from "./address_order.ts";
 
 /** So long before it expires the answer for a name in use is asked for anew, or a quarter of its time. */
 const leadMs = 5000;
 /** An address that did not connect in time is not the first to be tried for so long. */
 const lateMs = 15_000;
-
-export interface NameAnswer {
-  /** Numeric; none if it failed. */
-  readonly addresses: readonly string[];
-  /** Why it failed. */
-  readonly reason: string;
-  /** It failed because nobody could be asked: that says nothing of the name. */
-  readonly isTemporary: boolean;
-}
 
 /** What SHOW DNS_HOSTS shows. */
 export interface KnownName {

@@ -45,11 +45,20 @@ export class Notifier {
 
   /** The configuration has changed. */
   renew(config: Config): void {
+    for (const listener of [...this.#listeners.values()]) {
+      const { name } = listener.database;
+      const database = lookupDatabase(config, name);
+      if (database === null) this.forget(name, refusals.databaseRemoved);
+      else listener.renew(database);
+    }
+  }
+
+  /** The database is not there any more: nobody is left to be told. */
+  forget(database: string, refusal: Refusal): void {
     for (const [key, listener] of this.#listeners) {
-      const database = lookupDatabase(config, listener.database.name);
-      if (database !== null) listener.renew(database);
-      // Nobody is left to be told.
-      else if (listener.channels.size === 0) this.#listeners.delete(key);
+      if (listener.database.name !== database) continue;
+      this.#listeners.delete(key);
+      listener.end(refusal);
     }
   }
 

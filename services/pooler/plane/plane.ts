@@ -472,6 +472,7 @@ export class Plane {
     const isLast = [...this.pools.values()].every(({ database }) => database.name !== name);
     if (!isLast || !isAutomatic(this.config, name)) return;
     this.formerStats.delete(name);
+    this.notifier.forget(name, refusals.databaseRemoved);
     const leaf = clientsDbLeaf(name);
     const gate = this.#gates.get(leaf);
     if (gate === undefined) return;

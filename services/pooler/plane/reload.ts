@@ -35,6 +35,11 @@ export function applyConfig(plane: Plane, config: Config): void {
     }
   }
   plane.notifier.renew(config);
+  for (const [key, { database, lease }] of plane.direct) {
+    if (lookupDatabase(config, database) !== null) continue;
+    plane.direct.delete(key);
+    plane.budget.retire(lease);
+  }
   countClients(plane);
 }
 

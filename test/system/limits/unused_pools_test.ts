@@ -32,9 +32,14 @@ function start(
   });
 }
 
-async function use(pooler: Pgweir, user: string, database: string): Promise<void> {
+async function use(
+  pooler: Pgweir,
+  user: string,
+  database: string,
+  sql = "SELECT 1",
+): Promise<void> {
   const client = await RawClient.login(pooler, { user, database });
-  await client.query("SELECT 1");
+  await client.query(sql);
   await client.end();
 }
 
@@ -81,12 +86,12 @@ tests("a pool that no client uses is forgotten, with its connections", async () 
 tests("databases of the * entry are forgotten, those of the file are not", async () => {
   const pooler = await start(
     { named: `${at} dbname=postgres`, "*": `${at} dbname=postgres` },
-    { autodb_idle_timeout: 2.5, max_db_client_connections: 5 },
+    { autodb_idle_timeout: 2.5, max_db_client_connections: 5, server_idle_timeout: 1 },
   );
   await use(pooler, "postgres", "named");
   const open = await RawClient.login(pooler, { user: "postgres", database: "made_0" });
   await open.query("BEGIN");
-  for (const name of names) await use(pooler, "postgres", name);
+  for (const name of names) await use(pooler, "postgres", name, "LISTEN news");
   assert.is((await pools(pooler)).length, names.length + 1);
   const left = ["made_0/postgres", "named/postgres"];
   await until("the others to be forgotten", async () => {
@@ -96,6 +101,8 @@ tests("databases of the * entry are forgotten, those of the file are not", async
   assert.equal(databases, ["made_0", "named", "pgbouncer"]);
   assert.is(await queriesOf(pooler, "made_1"), null);
   assert.is(await queriesOf(pooler, "named"), 1);
+  const listeners = await pooler.console("SHOW LISTENERS");
+  assert.equal(listeners.map(({ database }) => database), ["made_0"]);
   // The one that is in use still is.
   assert.equal(await open.query("SELECT 7"), [["7"]]);
   await open.query("COMMIT");

@@ -236,6 +236,29 @@ tests(
   },
 );
 
+// The connection that listened, and its slot, were kept for as long as the worker ran.
+tests("a database that is removed takes with it what listens for its clients", async () => {
+  const more = { more: `host=127.0.0.1 port=${one.port} dbname=postgres` };
+  await start({}, more);
+  const leases = async () => (await pgweir.console("SHOW LEASES")).map((row) => row["database"]);
+  const listeners = async () =>
+    (await pgweir.console("SHOW LISTENERS")).map((row) => row["database"]);
+  for (let round = 0; round < 2; round++) {
+    const client = await open(pgweir, { ...app, database: "more" });
+    await client.query("LISTEN news");
+    assert.equal(await listeners(), ["more"]);
+    assert.ok((await leases()).includes("more"));
+    await reload();
+    assert.is(await farewell(client), "FATAL 57P01 database removed");
+    assert.equal(await listeners(), []);
+    await until("its backends to go", async () => (await one.backends()).length === 0);
+    await until("its slots to be forgotten", async () => {
+      return !(await leases()).includes("more");
+    });
+    await reload({}, more);
+  }
+});
+
 tests("another forced user ends the clients, who may come again", async () => {
   await start({}, { app: `host=127.0.0.1 port=${one.port} dbname=postgres user=postgres` });
   const client = await open(pgweir, app);

@@ -1,13 +1,21 @@
-// Asks the system for the addresses of names, on the control thread, as getaddrinfo does: /etc/hosts, DNS and
-// whatever nsswitch.conf names. A look-up can't be ended, so it is bounded here: nobody waits for one longer than
+// Asks the system for the addresses of names, as getaddrinfo does: /etc/hosts, DNS and whatever nsswitch.conf
+// names; not for a thread that moves bytes. A look-up can't be ended, so it is bounded here: nobody waits for one longer than
 // a few seconds, and those that hang never use up the system's threads.
 
 import { lookup } from "node:dns/promises";
-import type { NameAnswer } from "./plane/names.ts";
 import { Turns } from "./turns.ts";
 
 const timeoutMs = 5000;
 const atOnceMax = 8;
+
+export interface NameAnswer {
+  /** Numeric; none if it failed. */
+  readonly addresses: readonly string[];
+  /** Why it failed. */
+  readonly reason: string;
+  /** It failed because nobody could be asked: that says nothing of the name. */
+  readonly isTemporary: boolean;
+}
 
 export type Lookup = (host: string) => Promise<readonly string[]>;
 

@@ -1,6 +1,6 @@
 // Work that waits for its turn.
 
-import { Turns } from "../../services/pooler/turns.ts";
+import { Turns } from "../../shared/host/mod.ts";
 import { assert, suite, until } from "../support/harness.ts";
 
 const test = suite("turns");

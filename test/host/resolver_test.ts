@@ -1,6 +1,6 @@
 // Look-ups of names on the control thread: with look-ups of the tests' own, and one of the system's.
 
-import { Resolver } from "../../services/pooler/resolver.ts";
+import { Resolver } from "../../shared/host/mod.ts";
 import { assert, suite, until } from "../support/harness.ts";
 
 const test = suite("resolver");
