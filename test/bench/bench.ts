@@ -2,6 +2,7 @@
 // far: result() is complete after run(), and partial when run() threw.
 // It prints progress to stderr only. What it starts is stopped by run(), or at exit by test/support.
 
+import { CertificateAuthority } from "../support/certificates.ts";
 import { type Postgres, startPostgres } from "../support/postgres.ts";
 import {
   type Contender,
@@ -50,7 +51,12 @@ export class Bench {
     this.#options = options;
     this.#machine = machine;
     this.#programs = programs;
-    this.#tools = { pgbench: programs.pgbench, user: "postgres", cores: machine.cores };
+    this.#tools = {
+      pgbench: programs.pgbench,
+      user: "postgres",
+      cores: machine.cores,
+      tls: options.tls,
+    };
     this.#workloads = [
       ...options.protocols.flatMap((kind) => options.clients.map((clients) => ({ kind, clients }))),
       ...(options.connections ? [{ kind: "connect" as const, clients: CONNECT_CLIENTS }] : []),
@@ -66,6 +72,7 @@ export class Bench {
       rounds: this.#options.rounds,
       seconds: this.#options.seconds,
       poolSize: POOL_SIZE,
+      tls: this.#options.tls,
       contenders: this.#options.contenders,
       cells: this.#cells,
       idle: this.#idle,
@@ -86,7 +93,7 @@ export class Bench {
     } finally {
       for (const contender of contenders) await contender.stop();
     }
-    if (this.#options.connections) await this.#measureMemory(setting);
+    if (this.#options.connections && !this.#options.tls) await this.#measureMemory(setting);
     await server.stop();
   }
 
@@ -155,6 +162,7 @@ export class Bench {
       cores: this.#machine.cores,
       pgbouncer: this.#programs.pgbouncer,
       pgbouncerUser: unprivilegedUser(),
+      certificate: this.#options.tls ? new CertificateAuthority().issue("pooler") : null,
     };
   }
 

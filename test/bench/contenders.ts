@@ -6,6 +6,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
+import type { Certificate } from "../support/certificates.ts";
 import { until } from "../support/harness.ts";
 import type { ManagedProcess } from "../support/managed_process.ts";
 import { freePort, tempDir } from "../support/temp.ts";
@@ -27,6 +28,8 @@ export interface Setting {
   readonly pgbouncer: Program;
   /** Whom PgBouncer runs as; null = as ourselves. */
   readonly pgbouncerUser: User | null;
+  /** Whom clients see that have to come by TLS; null = no TLS. */
+  readonly certificate: Certificate | null;
 }
 
 export const POOLED_DATABASE = "bench";
@@ -113,9 +116,10 @@ interface Place {
 
 export function renderIni(
   name: ContenderName,
-  setting: Pick<Setting, "serverPort" | "poolSize" | "maxClients" | "maxSessions" | "pgbouncer">,
+  setting: Omit<Setting, "user" | "cores" | "pgbouncerUser">,
   place: Place,
 ): string {
+  const { certificate } = setting;
   const server = `host=127.0.0.1 port=${setting.serverPort} dbname=${POOLED_DATABASE}`;
   const divisor = name.product === "pgbouncer" ? place.workers : 1;
   return [
@@ -141,6 +145,11 @@ export function renderIni(
     "server_lifetime = 86400",
     "log_connections = 0",
     "log_disconnections = 0",
+    ...(certificate === null ? [] : [
+      "client_tls_sslmode = require",
+      `client_tls_cert_file = ${certificate.certFile}`,
+      `client_tls_key_file = ${certificate.keyFile}`,
+    ]),
     ...(name.product === "pgbouncer" ? pgbouncerLines(name, setting) : pgweirLines(name, place)),
     "",
   ].join("\n");

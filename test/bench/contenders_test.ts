@@ -8,7 +8,9 @@ const test = suite("bench contenders");
 
 const place = { port: 7000, workers: 4, userFile: "/t/userlist.txt", consolePort: 7001 };
 
-function ini(id: string, version: number[]): string {
+const certificate = { certFile: "/t/pooler.crt", keyFile: "/t/pooler.key" };
+
+function ini(id: string, version: number[], tls = false): string {
   const name = CONTENDERS.find((c) => c.id === id)!;
   const setting = {
     serverPort: 5000,
@@ -16,6 +18,7 @@ function ini(id: string, version: number[]): string {
     maxClients: 400,
     maxSessions: 256,
     pgbouncer: { path: "/usr/sbin/pgbouncer", version },
+    certificate: tls ? certificate : null,
   };
   return renderIni(name, setting, name.shape === "fleet" ? place : { ...place, workers: 1 });
 }
@@ -36,6 +39,16 @@ test("renderIni() names settings only where the product and its version know the
   assert.match(ini("pgbouncer-fleet", [1, 18]), "\nso_reuseport = 1\n");
   assert.match(ini("pgweir-deno-fleet", [1, 18]), "\nworkers = 4\nruntime = deno\n");
   assert.not.match(ini("pgbouncer-fleet", [1, 18]), "workers");
+});
+
+test("renderIni() has clients come by TLS if that is asked for, to each product", () => {
+  for (const { id } of CONTENDERS) {
+    assert.match(
+      ini(id, [1, 18], true),
+      "\nclient_tls_sslmode = require\nclient_tls_cert_file = /t/pooler.crt\nclient_tls_key_file = /t/pooler.key\n",
+    );
+    assert.not.match(ini(id, [1, 18]), "tls");
+  }
 });
 
 test("poolsPreparedStatements() is false only for PgBouncer before 1.21", () => {

@@ -22,7 +22,7 @@
 //   and a few seconds one or two percent.
 // - Memory is the sum of the resident sets, so pages that processes share count once for each.
 //
-// What it does not measure: TLS, authentication other than trust, large results, COPY, writes, a
+// What it does not measure: TLS to servers (to clients: --tls), authentication other than trust, large results, COPY, writes, a
 // network, more than one host, behaviour when the pool is short of what clients want for long.
 //
 // How it could mislead.

@@ -23,6 +23,7 @@ export interface Tools {
   readonly pgbench: Program;
   readonly user: string;
   readonly cores: number;
+  readonly tls: boolean;
 }
 
 /** Runs pgbench for some seconds; an aborted run or a failed transaction is an error. */
@@ -43,7 +44,7 @@ export async function measure(
     ...(workload.kind === "connect" ? ["-C"] : ["-M", workload.kind]),
     ...["-c", String(workload.clients), "-j", String(Math.min(workload.clients, tools.cores))],
     ...["-l", "--log-prefix", join(folder, "log"), "--sampling-rate", String(SAMPLING_RATE)],
-    database,
+    `dbname=${database} sslmode=${tools.tls ? "require" : "disable"}`,
   ]);
   const end = await child.ended(seconds * 1000 + 60_000);
   contender.assertRunning(); // first: its own end says more than pgbench's complaint about it

@@ -48,6 +48,8 @@ export interface BenchOptions {
   /** New connections per second and bytes per idle client are measured too. */
   readonly connections: boolean;
   readonly idleClients: number;
+  /** Clients come by TLS. */
+  readonly tls: boolean;
   readonly jsonFile: string | null;
   readonly baselineFile: string | null;
   readonly assertTargets: boolean;
@@ -61,6 +63,7 @@ export const USAGE = `npm run bench -- [options]        (or: deno task bench [op
   --contenders a,b        ${CONTENDERS.map((c) => c.id).join(", ")} (all)
   --rounds 5              rounds; in each, every contender runs every workload once
   --seconds 4             length of one measurement, whole seconds
+  --tls                   clients come by TLS; memory per idle client is not measured
   --no-connections        skip new connections per second and bytes per idle client
   --idle-clients 2000     how many idle clients to open for that
   --json file             write everything measured
@@ -104,6 +107,7 @@ export function parseOptions(args: readonly string[], cores: number): BenchOptio
       ),
     connections: values["no-connections"] !== true,
     idleClients: count("--idle-clients", values["idle-clients"] ?? "2000", 1, 100_000),
+    tls: values.tls === true,
     jsonFile: values.json ?? null,
     baselineFile: values.baseline ?? null,
     assertTargets: values.assert === true,
@@ -122,6 +126,7 @@ function parse(args: readonly string[]) {
       contenders: { type: "string" },
       rounds: { type: "string" },
       seconds: { type: "string" },
+      tls: { type: "boolean" },
       "no-connections": { type: "boolean" },
       "idle-clients": { type: "string" },
       json: { type: "string" },

@@ -51,6 +51,7 @@ function renderHeader(result: BenchResult): string {
   return `${result.date.slice(0, 10)}, ${machine.cpu}, ${machine.cores} cores, ` +
     `${(machine.memoryBytes / 2 ** 30).toFixed(0)} GiB, Linux ${machine.kernel}. ` +
     `${versions.join(", ")}. \`pgbench -S\`, scale 10, a pool of ${result.poolSize}, ` +
+    (result.tls === true ? "clients by TLS, " : "") +
     `${result.rounds} round${
       result.rounds === 1 ? "" : "s"
     } of ${result.seconds} s; medians, and in brackets the median ratio to ` +

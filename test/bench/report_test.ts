@@ -109,6 +109,14 @@ test("judge() asks less of prepared statements and of Deno", () => {
   ]);
 });
 
+test("judge() has a target of its own for clients by TLS", () => {
+  const verdicts = judge({ ...good, tls: true });
+  const cpu = verdicts.find((verdict) => verdict.what === "CPU per transaction by TLS, simple");
+  assert.match(cpu?.wanted ?? "", "at most 0.85");
+  assert.match(renderReport({ ...good, tls: true }, verdicts), "clients by TLS");
+  assert.not.match(renderReport(good, judge(good)), "clients by TLS");
+});
+
 test("judge() judges new connections, and memory of a single worker only", () => {
   const verdicts = judge(result(
     [

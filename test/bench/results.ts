@@ -64,6 +64,8 @@ export interface BenchResult {
   readonly rounds: number;
   readonly seconds: number;
   readonly poolSize: number;
+  /** Whether clients came by TLS; not in files of before there was a choice. */
+  readonly tls?: boolean;
   readonly contenders: readonly ContenderName[];
   readonly cells: readonly Cell[];
   readonly idle: readonly IdleResult[];
