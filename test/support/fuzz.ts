@@ -160,7 +160,7 @@ export function fuzz(
       try {
         one(new Dice(Math.imul(seed, 0x9e3779b1) + Math.imul(round, 0x85ebca6b)), note);
       } catch (error) {
-        throw new Error(`${place(round)}, ${shown(last)}`, { cause: error });
+        throw new Error(`${place(round)}, ${shown(last)}: ${(error as Error).stack}`);
       }
       return performance.now() - begun;
     };
