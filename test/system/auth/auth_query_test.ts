@@ -161,6 +161,16 @@ for (const [auth, pooler] of poolers) {
     await warm.end();
     await sql(`ALTER ROLE ${name} VALID UNTIL 'infinity'`);
     assert.is(await login(pooler, name, "two"), name);
+    // Nobody tells the pooler when the time is over, and a warm connection does not keep the door open.
+    await sql(
+      `DO $$ BEGIN EXECUTE format('ALTER ROLE ${name} VALID UNTIL %L', now() + '3 s'); END $$`,
+    );
+    const last = await RawClient.login(pooler, { user: name, database: "shop", password: "two" });
+    await until("the password to expire", async () => await login(pooler, name, "two") === "28P01");
+    assert.equal(await last.query("SELECT session_user"), [[name]]);
+    await last.end();
+    await sql(`ALTER ROLE ${name} VALID UNTIL 'infinity'`);
+    assert.is(await login(pooler, name, "two"), name);
     await sql(`ALTER ROLE ${name} NOLOGIN`);
     assert.is(await login(pooler, name, "two"), "28P01");
     await sql(`ALTER ROLE ${name} LOGIN PASSWORD NULL`);

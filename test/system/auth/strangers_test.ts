@@ -161,6 +161,31 @@ for (const auth of ["scram-sha-256", "md5", "plain"]) {
   });
 }
 
+// A database that an operator had disabled or paused was told before the password was asked for.
+tests("a database that is disabled or paused looks like any other, until the proof", async () => {
+  const pooler = await start({ auth_type: "scram-sha-256", admin_users: "admin" });
+  const admin = await RawClient.login(pooler, {
+    user: "admin",
+    database: "pgbouncer",
+    password: "right",
+  });
+  const before = await attempt(pooler, "postgres", "postgres");
+  for (const command of ["DISABLE postgres", "ENABLE postgres", "PAUSE postgres"]) {
+    await admin.query(command);
+    for (const user of ["postgres", "stranger"]) {
+      const seen = await attempt(pooler, user, "postgres");
+      assert.equal([seen.replies, seen.error], [before.replies, before.error], command);
+    }
+  }
+  await admin.query("RESUME postgres");
+  await admin.query("DISABLE postgres");
+  const right = { user: "postgres", database: "postgres", password: "right" };
+  const refusal = await RawClient.login(pooler, right).catch((error) => error);
+  assert.is(refusal instanceof ServerError && refusal.code, "57P03");
+  await admin.end();
+  await pooler.stop();
+});
+
 const median = (values: readonly number[]) =>
   [...values].sort((a, b) => a - b)[values.length >> 1]!;
 

@@ -2,7 +2,12 @@
 // lost for ever. Places are counted by filling all of them.
 // limit: 240 s
 
-import { cancelRequest, sslRequest, startupPacket } from "../../../shared/wire/mod.ts";
+import {
+  cancelKeyWorker,
+  cancelRequest,
+  sslRequest,
+  startupPacket,
+} from "../../../shared/wire/mod.ts";
 import { startFakePostgres } from "../../support/fake_postgres.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
@@ -18,6 +23,8 @@ const hanging = await startFakePostgres({ onStartup: () => new Promise<void>(() 
 const mute = await startFakePostgres();
 const at = `host=127.0.0.1 port=${postgres.port}`;
 const login: Login = { user: "postgres", database: "postgres", password: "right" };
+
+const admin: Login = { user: "admin", database: "pgbouncer", password: "admin" };
 
 const tests = suite("client limits");
 const started: Pgweir[] = [];
@@ -39,6 +46,8 @@ async function start(settings: Record<string, string | number>, workers?: number
   started.push(pooler);
   return pooler;
 }
+
+const workerOf = ({ key }: RawClient) => cancelKeyWorker(key!.processId, key!.secret);
 
 async function refusal(attempt: Promise<RawClient>): Promise<string> {
   try {
@@ -82,11 +91,7 @@ tests(
 );
 
 async function console(pooler: Pgweir): Promise<unknown[]> {
-  const client = await RawClient.login(pooler, {
-    user: "admin",
-    database: "pgbouncer",
-    password: "admin",
-  });
+  const client = await RawClient.login(pooler, admin);
   const rows = await client.query("SHOW VERSION");
   await client.end();
   return rows;
@@ -174,6 +179,23 @@ tests("no way to end gives less than the whole place back", async () => {
       }
     }
   }
+  // Those that an operator ends. A worker lists its own clients only.
+  const consoles = new Map<number, RawClient>();
+  while (consoles.size < 4) {
+    const shell = await RawClient.login(pooler, admin);
+    const worker = workerOf(shell);
+    if (consoles.has(worker)) await shell.end();
+    else consoles.set(worker, shell);
+  }
+  for (let round = 0; round < 40; round++) {
+    const client = await RawClient.login(pooler, login);
+    const shell = consoles.get(workerOf(client))!;
+    const rows = await shell.table("SHOW CLIENTS");
+    const { id } = rows.find((row) => row["port"] === String(client.localPort))!;
+    await shell.query(`KILL_CLIENT ${id}`);
+    await client.closed;
+  }
+  for (const shell of consoles.values()) await shell.end();
   // Those that wait for a server that hangs: they leave at some moment of their login, or in the queue.
   for (let round = 0; round < 8; round++) {
     const queued = await Promise.all(
