@@ -117,6 +117,9 @@ export interface Config {
   readonly hba: readonly HbaRule[];
   /** maps of the auth_ident_file, by name */
   readonly identMaps: IdentMaps;
+  readonly groups: readonly GroupConfig[];
+  /** the first that matches a query decides its group; else the setting unmatched_group */
+  readonly groupRules: readonly GroupRule[];
   /** SHA-256, hex, equal for files that mean the same; tells nothing about single secrets */
   readonly hash: string;
 }
@@ -195,6 +198,7 @@ export function hashOf(config: Omit<Config, "hash">): string {
   for (const user of [...config.users.values()].sort(byName)) open.push([user]);
   const plain = (_: string, value: unknown) => value instanceof Set ? [...value] : value;
   open.push(JSON.stringify(config.hba, plain), [...config.identMaps]);
+  open.push([config.groups, config.groupRules]);
   const users = [...config.userlist.values()].flatMap(secretsOf)
     .map((user) => ({ ...user, name: user.user }));
   for (const { name, kind, secret } of users.sort(byName)) {

@@ -8,18 +8,39 @@ export interface Pair {
   readonly value: string;
 }
 
+/** A pair that may be written with `=~`: the value is a pattern. */
+export interface Condition extends Pair {
+  readonly isPattern: boolean;
+}
+
+type Conditions =
+  | { readonly conditions: readonly Condition[] }
+  | { readonly failure: string };
+
 export type ConnectionString =
   | { readonly pairs: readonly Pair[] }
   | { readonly failure: string };
 
 const BLANKS = /[ \t]*/y;
 const KEY = /[^=' \t]+/y;
-const EQUALS = /[ \t]*=[ \t]*/y;
+const EQUALS = /[ \t]*=()[ \t]*/y;
+const EQUALS_OR_MATCHES = /[ \t]*=(~?)[ \t]*/y;
 const QUOTED = /'([^']*(?:''[^']*)*)'(?!')/y;
 const BARE = /[^ \t]+/y;
 
 export function parseConnectionString(text: string): ConnectionString {
-  const pairs: Pair[] = [];
+  const parsed = parse(text, EQUALS);
+  if ("failure" in parsed) return parsed;
+  return { pairs: parsed.conditions.map(({ key, value }) => ({ key, value })) };
+}
+
+/** The same grammar with `=~` beside `=`. */
+export function parseConditions(text: string): Conditions {
+  return parse(text, EQUALS_OR_MATCHES);
+}
+
+function parse(text: string, equals: RegExp): Conditions {
+  const conditions: Condition[] = [];
   let at = 0;
   const take = (pattern: RegExp): RegExpExecArray | null => {
     pattern.lastIndex = at;
@@ -29,11 +50,12 @@ export function parseConnectionString(text: string): ConnectionString {
   };
   for (;;) {
     take(BLANKS);
-    if (at === text.length) return { pairs };
+    if (at === text.length) return { conditions };
     const column = at + 1;
     const key = take(KEY)?.[0];
     if (key === undefined) return { failure: `no key at column ${column}` };
-    if (take(EQUALS) === null) return { failure: `no "=" after the key at column ${column}` };
+    const sign = take(equals);
+    if (sign === null) return { failure: `no "=" after the key at column ${column}` };
     const quote = text[at] === "'";
     const match = take(quote ? QUOTED : BARE);
     if (match === null) {
@@ -44,6 +66,6 @@ export function parseConnectionString(text: string): ConnectionString {
     if (quote && at < text.length && text[at] !== " " && text[at] !== "\t") {
       return { failure: `no blank after the closing quote of "${key}"` };
     }
-    pairs.push({ key, value });
+    conditions.push({ key, value, isPattern: sign[1] !== "" });
   }
 }

@@ -14,6 +14,7 @@
 
 import type { ReadFile } from "./files.ts";
 import { readText } from "./files.ts";
+import { addressBytes, isInNetwork, type Network, parseNetwork } from "./network.ts";
 import type { Problem } from "./problem.ts";
 import { quote } from "./problem.ts";
 import { didYouMean } from "./suggest.ts";
@@ -43,12 +44,6 @@ export interface HbaRule {
   readonly method: HbaMethod;
   /** of the auth_ident_file; null: the names have to be the same */
   readonly map: string | null;
-}
-
-export interface Network {
-  /** 4 or 16 */
-  readonly bytes: readonly number[];
-  readonly bits: number;
 }
 
 export interface IdentEntry {
@@ -82,7 +77,9 @@ function matches(rule: HbaRule, client: HbaClient, address: readonly number[] | 
   if ((rule.type === "local") !== (client.host === null)) return false;
   if (rule.type === "hostssl" && !client.tls) return false;
   if (rule.type === "hostnossl" && client.tls) return false;
-  if (rule.network !== null && (address === null || !contains(rule.network, address))) return false;
+  if (rule.network !== null && (address === null || !isInNetwork(rule.network, address))) {
+    return false;
+  }
   return isOneOf(rule.databases, client.database, client) &&
     (rule.users.all || rule.users.names.has(client.user));
 }
@@ -90,15 +87,6 @@ function matches(rule: HbaRule, client: HbaClient, address: readonly number[] | 
 function isOneOf(names: HbaNames, database: string, client: HbaClient): boolean {
   if (client.replication) return names.replication;
   return names.all || (names.sameuser && database === client.user) || names.names.has(database);
-}
-
-function contains({ bytes, bits }: Network, address: readonly number[]): boolean {
-  if (bytes.length !== address.length) return false;
-  return bytes.every((byte, index) => {
-    const counted = Math.min(8, Math.max(0, bits - index * 8));
-    const mask = (0xff00 >> counted) & 0xff;
-    return (byte & mask) === ((address[index] as number) & mask);
-  });
 }
 
 /** Whether the system user, or the name of a certificate, may log in as `user`. */
@@ -112,38 +100,6 @@ export function mapsToUser(
   return (maps.get(map) ?? []).some((entry) =>
     entry.systemUser === systemUser && (entry.user === null || entry.user === user)
   );
-}
-
-// --- addresses
-
-const IPV4 = /^(?:(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(?:\.(?!$)|$)){4}$/;
-
-/** The bytes of a numeric address: 4, or 16; of an IPv4 address that is mapped into IPv6 4. */
-export function addressBytes(text: string): readonly number[] | null {
-  if (IPV4.test(text)) return text.split(".").map(Number);
-  const [address = ""] = text.split("%");
-  // The URL parser checks it, and writes out what it stands for.
-  if (!/^[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*$/.test(address)) return null;
-  const host = URL.parse(`http://[${address}]/`)?.hostname.slice(1, -1);
-  if (host === undefined) return null;
-  const [head = "", tail] = host.split("::");
-  const groups = (part: string | undefined) =>
-    (part ?? "").split(":").filter((group) => group !== "").map((group) => parseInt(group, 16));
-  const left = groups(head);
-  const right = groups(tail);
-  const zeros = new Array<number>(8 - left.length - right.length).fill(0);
-  const bytes = [...left, ...zeros, ...right].flatMap((group) => [group >> 8, group & 0xff]);
-  return isMapped(bytes) ? bytes.slice(12) : bytes;
-}
-
-function isMapped(bytes: readonly number[]): boolean {
-  return bytes.slice(0, 10).every((byte) => byte === 0) && bytes[10] === 0xff && bytes[11] === 0xff;
-}
-
-/** How many ones a mask begins with; null: ones follow zeros. */
-function maskBits(mask: readonly number[]): number | null {
-  const bits = mask.map((byte) => byte.toString(2).padStart(8, "0")).join("");
-  return /^1*0*$/.test(bits) ? bits.replaceAll("0", "").length : null;
 }
 
 // --- reading
@@ -299,30 +255,28 @@ function mapOf(options: Word[][], method: HbaMethod): string | null {
 function takeNetwork(fields: Word[][]): Network | null {
   const { text, quoted } = single(fields.shift(), "the address");
   if (text === "all" && !quoted) return null;
-  const [host = "", length, ...more] = text.split("/");
-  const bytes = addressBytes(host);
-  if (bytes === null || more.length > 0) {
-    const named = ["samehost", "samenet"].includes(text) ? " is not supported" : " is no address";
-    fail(`${quote(text)}${named}: wanted all, address/bits, or an address and a mask`);
+  const network = parseNetwork(text);
+  if (typeof network === "string") {
+    const named = ["samehost", "samenet"].includes(text) ? "is not supported" : network;
+    fail(`${quote(text)} ${named}: wanted all, address/bits, or an address and a mask`);
   }
-  // Written as IPv6, it counts as such.
-  const isMappedHere = bytes.length === 4 && host.includes(":");
-  const most = isMappedHere ? 128 : bytes.length * 8;
-  if (length !== undefined) {
-    const bits = /^[0-9]{1,3}$/.test(length) ? Number(length) : Infinity;
-    if (bits > most || (isMappedHere && bits < 96)) {
-      const least = isMappedHere ? 96 : 0;
-      fail(`${quote(text)}: the bits behind the address are not from ${least} to ${most}`);
-    }
-    return { bytes, bits: isMappedHere ? bits - 96 : bits };
-  }
+  if (text.includes("/")) return network;
+  const { bytes } = network;
+  // Written as IPv6, it has no mask that could be written as one of IPv4.
+  const isMapped = bytes.length === 4 && text.includes(":");
   const mask = single(fields.shift(), "the mask of the address").text;
   const maskBytes = addressBytes(mask);
-  const bits = maskBytes === null || isMappedHere ? null : maskBits(maskBytes);
+  const bits = maskBytes === null || isMapped ? null : maskBits(maskBytes);
   if (maskBytes?.length !== bytes.length || bits === null) {
     fail(`${quote(mask)} is no mask for ${quote(text)}: wanted address/bits, or a mask behind it`);
   }
   return { bytes, bits };
+}
+
+/** How many ones a mask begins with; null: ones follow zeros. */
+function maskBits(mask: readonly number[]): number | null {
+  const bits = mask.map((byte) => byte.toString(2).padStart(8, "0")).join("");
+  return /^1*0*$/.test(bits) ? bits.replaceAll("0", "").length : null;
 }
 
 class NamesReader {

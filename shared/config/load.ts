@@ -8,6 +8,7 @@ import { CONSOLE_DATABASE, hashOf, MAX_DATABASE_BYTES } from "./config.ts";
 import { parseConnectionString } from "./connstr.ts";
 import type { ReadFile } from "./files.ts";
 import { readFromDisk, readText } from "./files.ts";
+import { GroupsReader } from "./groups.ts";
 import type { HbaRule, IdentMaps } from "./hba.ts";
 import { parseHba, parseIdent } from "./hba.ts";
 import type { Ini, IniEntry, IniSection } from "./ini.ts";
@@ -19,6 +20,7 @@ import {
   databaseKeys,
   defaultSettings,
   findSetting,
+  groupKeys,
   settingKey,
   settingsTable,
   settingValue,
@@ -43,8 +45,21 @@ export interface Loaded {
 
 /** sun_path of a unix socket address, without the closing zero */
 const MAX_SOCKET_PATH_BYTES = 107;
-const SECTIONS: readonly string[] = ["pgbouncer", "pgweir", "databases", "users", "peers"];
 const GROUP_SECTIONS: readonly string[] = ["groups", "group_rules"];
+const SECTIONS: readonly string[] = [
+  "pgbouncer",
+  "pgweir",
+  "databases",
+  "users",
+  "peers",
+  ...GROUP_SECTIONS,
+];
+/** What an entry of a section is called, and a key of it. */
+const ENTRIES: Readonly<Record<string, readonly [what: string, key: string]>> = {
+  databases: ["database", "connection parameter"],
+  users: ["user", "user parameter"],
+  groups: ["group", "group parameter"],
+};
 const STARTUP_KEYS: readonly string[] = [
   "client_encoding",
   "datestyle",
@@ -115,10 +130,17 @@ class Loader {
       if (isMain(entry.section)) this.#readSetting(entry);
     }
     this.#checkSettings();
+    const groups = new GroupsReader(this.problems, this.warnings);
     for (const entry of ini.entries) {
       if (entry.section === "databases") this.#readDatabase(entry);
       if (entry.section === "users") this.#readUser(entry);
+      if (entry.section === "group_rules") groups.addRule(entry);
+      if (entry.section !== "groups") continue;
+      const values = this.#readPairs(entry, groupKeys);
+      if (values !== null) groups.addGroup(entry, values);
     }
+    const unmatchedAt = this.#placeOf("unmatched_group");
+    const sections = groups.finish(this.#settings.unmatchedGroup, unmatchedAt);
     const userlist = this.#readUserlist();
     if (this.#settings.authType === "hba") this.#readHba();
     this.#checkTogether(userlist);
@@ -138,6 +160,8 @@ class Loader {
       userlist,
       hba: this.#hba,
       identMaps: this.#identMaps,
+      groups: sections.groups,
+      groupRules: sections.rules,
     };
     return Object.freeze({ ...parts, hash: hashOf(parts) });
   }
@@ -182,6 +206,8 @@ class Loader {
   #checkDuplicates(entries: readonly IniEntry[]): void {
     const seen = new Map<string, IniEntry>();
     for (const entry of entries) {
+      // Two of them are a mistake of its own: their order counts.
+      if (entry.section === "group_rules") continue;
       const section = entry.section === "pgweir" ? "pgbouncer" : entry.section;
       const id = `${section}\n${entry.key}`;
       const earlier = seen.get(id);
@@ -247,7 +273,8 @@ class Loader {
 
   /** Values of one entry by key, or null when its text cannot be read at all. */
   #readPairs(entry: IniEntry, keys: readonly EntryKey[]): Map<string, Value> | null {
-    const what = `${entry.section === "users" ? "user" : "database"} ${quote(entry.key)}`;
+    const [kind, parameter] = ENTRIES[entry.section]!;
+    const what = `${kind} ${quote(entry.key)}`;
     const parsed = parseConnectionString(entry.value);
     if ("failure" in parsed) {
       this.#problem(entry, `${what}: ${parsed.failure}`);
@@ -259,7 +286,6 @@ class Loader {
       const row = keys.find(({ name }) => name === key);
       if (row === undefined) {
         // After a secret with a blank and no quotes, the "key" is the rest of the secret.
-        const parameter = entry.section === "users" ? "user parameter" : "connection parameter";
         const unknown = previous?.secret
           ? `unrecognized ${parameter} after ${previous.name}, a value with blanks needs single quotes`
           : `unrecognized ${parameter}: ${shown(key)}${

@@ -29,12 +29,22 @@ export { readFromDisk } from "./files.ts";
 export { mapsToUser, matchHba } from "./hba.ts";
 export type { HbaMethod, HbaRule } from "./hba.ts";
 export type { ReadFile } from "./files.ts";
+export { addressBytes, isInNetwork, parseNetwork } from "./network.ts";
+export { compilePattern } from "./pattern.ts";
+export type { Pattern } from "./pattern.ts";
 export { readIni } from "./ini.ts";
 export type { Ini, IniEntry, IniSection } from "./ini.ts";
 export { problemText } from "./problem.ts";
 export type { Problem } from "./problem.ts";
 export { type Reloaded, reloaded, sameConnection } from "./reload.ts";
-export { databaseKeys, findSetting, settingKey, settingsTable, userKeys } from "./settings.ts";
+export {
+  databaseKeys,
+  findSetting,
+  groupKeys,
+  settingKey,
+  settingsTable,
+  userKeys,
+} from "./settings.ts";
 export type { EntryKey, Setting, SettingName, Settings, Support } from "./settings.ts";
 export { renderReference, reportLines, showConfigRows } from "./show.ts";
 export type { ConfigRow } from "./show.ts";

@@ -240,6 +240,7 @@ export const settingsTable = [
   w("memory_overload_warn_ratio", "ratio", "0", "G", "reload", "ignored", "Share of the host's memory in use above which a warning is raised; 0 is none.", { max: 1 }),
   w("memory_overload_clear_ratio", "ratio", "0.8", "G", "reload", "ignored", "Share of the memory in use below which the warning is cleared.", { max: 1 }),
   w("memory_overload_duration_seconds", "int", "600", "G", "reload", "ignored", "Seconds the memory must stay above or below the ratio.", { max: 86400 }),
+  w("priority_aging", "seconds", "1", "G", "reload", "ignored", "Seconds for which resource groups of higher priority or weight may keep a group from its next query in one worker; 0 is for ever."),
   w("unmatched_group", "string", "", "G", "reload", "refused", "Resource group of clients that no rule matches.", { instead: "this version has no resource groups" }),
   w("console_listen", "string", "127.0.0.1:6433", "G", "start", "ignored", "Address and port of the web console; empty is none."),
   w("console_admin", "string", "", "G", "reload", "ignored", "Login for the actions of the web console; empty leaves it read-only.", { secret: true }),
@@ -391,4 +392,21 @@ export const userKeys: readonly EntryKey[] = [
   override("idle_transaction_timeout"),
   override("transaction_timeout"),
   override("client_idle_timeout"),
+];
+
+/** A size that is held in memory of a whole host. */
+const MEMORY: Extra = { max: 2 ** 50 };
+
+// deno-fmt-ignore
+export const groupKeys: readonly EntryKey[] = [
+  own("parent", "string", "works", "Group whose limits hold for this one too."),
+  own("max_concurrent_queries", "int", "works", "Queries (transactions, in transaction pooling) of the group and all below it that run at once; 0 is no limit."),
+  own("max_queued", "int", "works", "Queries of the group and all below it that wait at once; 0 is no limit."),
+  own("queueing", "bool", "works", "Whether queries without room wait; off refuses them at once, which max_queued = 0 does not. Default on."),
+  own("queue_timeout", "seconds", "works", "Seconds a query waits before it is refused; 0 is no limit but query_wait_timeout. Default 5."),
+  own("soft_max_memory", "size", "works", "Memory in use by the backends of the group and all below it from which new queries wait; 0 is no limit.", MEMORY),
+  own("min_query_memory", "size", "works", "Memory a query is counted with until something is known of the group's queries. Default 64MB.", MEMORY),
+  own("cpu_shares", "int", "works", "Share of the CPU, and of the parent's slots, in proportion to the other groups with the same parent. Default 1024.", { min: 2, max: 262144 }),
+  own("priority", "int", "works", "Among the groups with the same parent; larger goes first. Default 0.", { min: -1000, max: 1000 }),
+  own("shed", oneOf("normal", "never"), "works", "Whether its queries may be refused when the host is overloaded. Default normal."),
 ];

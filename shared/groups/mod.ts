@@ -6,3 +6,5 @@ export { Limit } from "./group.ts";
 export { Outcome, Ticket, TicketState } from "./ticket.ts";
 export { AdmissionTree, Verdict } from "./tree.ts";
 export type { TreeOptions } from "./tree.ts";
+export { type QueryFacts, RuleSet } from "./rules.ts";
+export { readTag } from "./tag.ts";

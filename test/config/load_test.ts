@@ -393,7 +393,7 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
     "a = host=h\n[peers]\n1 = host=/tmp/p1",
     "warning section [peers] is not needed: workers find each other on the bus",
   ],
-  ["a = host=h\n[groups]\nx = y", "error section [groups]: this version has no resource groups"],
+  ["a = host=h\n[groups]", "error section [groups]: this version has no resource groups"],
 ];
 
 test("loadConfig() answers each entry with an error, a warning or nothing", () => {
