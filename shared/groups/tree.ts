@@ -175,9 +175,11 @@ export class AdmissionTree<Owner = unknown> {
     this.groups = groups.map((settings) => {
       const group = this.#byName.get(settings.name) ?? new Group(settings, this.#initialLease);
       group.configure(settings);
-      this.#byName.set(settings.name, group);
       return group;
     });
+    const left = old.filter((group) => group.isGone && group.ownRunning > 0);
+    this.#byName.clear();
+    for (const group of [...this.groups, ...left]) this.#byName.set(group.name, group);
     for (const group of this.groups) {
       const { parent } = group.settings;
       group.parent = parent === null ? this.#root : this.#byName.get(parent)!;
@@ -186,10 +188,9 @@ export class AdmissionTree<Owner = unknown> {
     this.#handOff(now);
   }
 
-  /** Nobody waits in a group that is gone; if nothing runs either, it is forgotten. */
+  /** Nobody waits in a group that is gone, and what runs in it counts above it. */
   #dissolve(group: Group, now: number): void {
     while (group.queue.first !== null) this.#dismiss(group.queue.first, Outcome.displaced, now);
-    if (group.ownRunning === 0) this.#byName.delete(group.name);
     // Groups above that are gone as well are passed over: a chain, whose order does not matter.
     while (group.parent !== null && group.parent.isGone) group.parent = group.parent.parent;
   }

@@ -5,7 +5,6 @@
 // limit: 900 s
 
 import {
-  addressBytes,
   type Hba,
   type HbaClient,
   type HbaRule,
@@ -14,6 +13,7 @@ import {
   parseHba,
   parseIdent,
 } from "../../shared/config/hba.ts";
+import { addressBytes } from "../../shared/config/network.ts";
 import {
   formatValue,
   type Ini,

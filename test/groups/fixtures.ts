@@ -53,8 +53,9 @@ export class World {
   readonly tickets = new Map<string, Ticket<string>>();
   now = 1000;
 
-  constructor(groups: string, agingMs = 0, initialLease = Infinity) {
-    const options = { groups: groupsOf(groups), priorityAgingMs: agingMs };
+  constructor(groups: string | readonly GroupConfig[], agingMs = 0, initialLease = Infinity) {
+    const all = typeof groups === "string" ? groupsOf(groups) : groups;
+    const options = { groups: all, priorityAgingMs: agingMs };
     this.tree = new AdmissionTree<string>(options, initialLease);
   }
 
@@ -101,8 +102,8 @@ export class World {
     return this.drain();
   }
 
-  reload(groups: string, agingMs = 0): string {
-    this.tree.reconfigure({ groups: groupsOf(groups), priorityAgingMs: agingMs }, this.now);
+  configure(groups: readonly GroupConfig[], agingMs: number): string {
+    this.tree.reconfigure({ groups, priorityAgingMs: agingMs }, this.now);
     return this.drain();
   }
 

@@ -1,7 +1,7 @@
 // Admission by resource groups: who runs, who waits, who is refused, and who is next.
 
 import { assert, suite } from "../support/harness.ts";
-import { World } from "./fixtures.ts";
+import { groupsOf, World } from "./fixtures.ts";
 
 const test = suite("admission tree");
 
@@ -32,7 +32,7 @@ function perform(world: World, step: string): string {
       world.now += Number(text);
       return world.expire();
     case "reload":
-      return world.reload(text);
+      return world.configure(groupsOf(text), 0);
     case "counts":
       return world.counts();
   }
