@@ -46,18 +46,22 @@ export class Commands {
 
   async #run(id: number, command: Command): Promise<Outcome> {
     const answer = await this.#authority.execute(command);
-    const { refusal, notice } = answer;
+    const { refusal } = answer;
+    let { notice, left } = answer;
     if (refusal !== null || !waits(command)) return { refusal, notice };
-    let { left } = answer;
     while (left > 0 && this.#open.has(id)) {
       await new Promise((resolve) => setTimeout(resolve, lookMs));
-      ({ left } = await this.#authority.left(command));
+      const look = await this.#authority.left(command);
+      left = look.left;
+      // Who can't be asked any more is not known to have come to the end.
+      notice = look.notice ?? notice;
     }
     if (!this.#open.has(id)) {
       const undo = left === -1 ? null : undoing(command);
       if (undo !== null) {
         this.#logger.info(`${describe(command)} is cancelled: ${describe(undo)}`);
-        await this.#authority.execute(undo);
+        const undone = await this.#authority.execute(undo);
+        if (undone.notice !== null) this.#logger.warning(`${describe(undo)}: ${undone.notice}`);
       }
     } else if (left === -1) {
       const message = `${describe(command)} was ended by RESUME`;

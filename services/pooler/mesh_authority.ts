@@ -2,33 +2,51 @@
 // which are known by what their workers say of themselves. What concerns files is a matter of the own host.
 
 import { type Bus, BusError, type Presence } from "../../shared/bus/mod.ts";
-import { type Answer, type Command, done, refused } from "../../shared/console/mod.ts";
+import { type Answer, type Command, refused, silentNotice } from "../../shared/console/mod.ts";
 import type { Authority } from "./commands.ts";
 
 /** A supervisor may wait for its workers' word, and each of them for its plane. */
 const answerMs = 12_000;
-/** A worker that has said nothing for so long is not there. */
+/** A worker that has said nothing for so long is not there, or can't be reached. */
 const silentMs = 10_000;
+/** Who can't be reached is asked all the same, since it may be heard again now, but not waited for long. */
+const silentAnswerMs = 1000;
+/** One that has not said good-bye is named for so long. */
+const forgottenMs = 10 * 60_000;
 
 interface Peer {
   readonly supervisor: string;
   readonly host: string;
+  /** When its first and its latest word came. */
+  readonly since: number;
   readonly heardAt: number;
 }
 
 export class MeshAuthority implements Authority {
-  readonly #bus: () => Bus | null;
+  readonly #bus: () => Pick<Bus, "connected" | "request" | "subjects"> | null;
   readonly #own: string;
+  readonly #now: () => number;
   readonly #peers = new Map<number, Peer>();
 
-  constructor(own: string, bus: () => Bus | null) {
+  constructor(
+    own: string,
+    bus: () => Pick<Bus, "connected" | "request" | "subjects"> | null,
+    now: () => number = () => performance.now(),
+  ) {
     this.#own = own;
     this.#bus = bus;
+    this.#now = now;
   }
 
-  heard({ id, supervisor = "", host, state }: Presence): void {
-    if (state === "gone" || supervisor === "") this.#peers.delete(id);
-    else this.#peers.set(id, { supervisor, host, heardAt: performance.now() });
+  heard({ id, supervisor = "", host, state }: Pick<Presence, HeardOf>): void {
+    if (state === "gone" || supervisor === "") {
+      this.#peers.delete(id);
+      return;
+    }
+    const now = this.#now();
+    const before = this.#peers.get(id);
+    const since = before?.supervisor === supervisor ? before.since : now;
+    this.#peers.set(id, { supervisor, host, since, heardAt: now });
   }
 
   execute(command: Command): Promise<Answer> {
@@ -43,29 +61,49 @@ export class MeshAuthority implements Authority {
     const bus = this.#bus();
     if (bus === null || !bus.connected) return { ...refused(noBus), left: 0 };
     const hosts = command.kind === "reload" ? [this.#own] : this.#supervisors();
-    const answers = await Promise.all(hosts.map(async (supervisor): Promise<Answer> => {
+    const answers = await Promise.all(hosts.map(async (supervisor): Promise<Answer | null> => {
       try {
         return await bus.request(
           bus.subjects.consoleHost(supervisor),
           { command, again },
-          answerMs,
+          this.#isSilent(supervisor) ? silentAnswerMs : answerMs,
         );
       } catch (error) {
         if (!(error instanceof BusError)) throw error;
-        return { ...done, notice: `no answer from: ${this.#workersOf(supervisor)}`, left: 0 };
+        return null;
       }
     }));
-    return combined(command, answers);
+    const silent = hosts.filter((_, at) => answers[at] === null);
+    const said = answers.filter((answer) => answer !== null);
+    const answer = combined(command, said);
+    if (silent.length === 0) return answer;
+    const names = silent.map((supervisor) => this.#workersOf(supervisor)).join(", ");
+    const { notice } = answer;
+    const missing = silentNotice([names]) as string;
+    return { ...answer, notice: notice === null ? missing : `${notice}; ${missing}` };
   }
 
+  /** The own one, and all that have not said good-bye. */
   #supervisors(): string[] {
-    const now = performance.now();
+    const now = this.#now();
     const names = new Set([this.#own]);
-    for (const [id, { supervisor, heardAt }] of this.#peers) {
-      if (now - heardAt >= silentMs) this.#peers.delete(id);
-      else names.add(supervisor);
+    for (const [id, { heardAt }] of this.#peers) {
+      if (now - heardAt >= forgottenMs) this.#peers.delete(id);
+    }
+    const peers = [...this.#peers.values()];
+    for (const { supervisor } of peers) {
+      if (this.#isSilent(supervisor) && isFollowed(peers, supervisor)) continue;
+      names.add(supervisor);
     }
     return [...names];
+  }
+
+  #isSilent(supervisor: string): boolean {
+    const now = this.#now();
+    return supervisor !== this.#own &&
+      ![...this.#peers.values()].some((peer) =>
+        peer.supervisor === supervisor && now - peer.heardAt < silentMs
+      );
   }
 
   #workersOf(supervisor: string): string {
@@ -75,19 +113,38 @@ export class MeshAuthority implements Authority {
   }
 }
 
+type HeardOf = "id" | "supervisor" | "host" | "state";
+
+/** Its host runs another one, which was first heard after its last word: it was started again. */
+function isFollowed(peers: readonly Peer[], supervisor: string): boolean {
+  const own = peers.filter((peer) => peer.supervisor === supervisor);
+  const last = Math.max(...own.map(({ heardAt }) => heardAt));
+  return peers.some((peer) =>
+    peer.supervisor !== supervisor && peer.since > last &&
+    own.some(({ host }) => host === peer.host)
+  );
+}
+
 const noBus = {
   code: "08006",
   message: "the command could not be passed on: the bus can't be reached",
   hint: "Nothing was changed; try again when the bus is back",
 };
 
-/** One answer for all: who refuses speaks for all, unless it is about a client that only one of them has. */
+/** Where some are in the state that a command leads to already, it was carried out by the others. */
+const completing: readonly Command["kind"][] = ["pause", "suspend", "resume"];
+
+/** One answer for all: who refuses speaks for all, unless the command was one for some of them only. */
 export function combined(command: Command, answers: readonly Answer[]): Answer {
   const refusals = answers.flatMap(({ refusal }) => refusal === null ? [] : [refusal]);
   const notices = answers.flatMap(({ notice }) => notice === null ? [] : [notice]);
-  const isRefused = command.kind === "kill_client"
-    ? refusals.length === answers.length
+  const completes = completing.includes(command.kind);
+  const isRefused = completes || command.kind === "kill_client"
+    ? refusals.length > 0 && refusals.length === answers.length
     : refusals.length > 0;
+  if (completes && !isRefused) {
+    for (const { message } of refusals) notices.push(`not on all hosts: ${message}`);
+  }
   const isUndone = answers.some(({ left }) => left === -1);
   return {
     refusal: isRefused ? refusals[0] ?? null : null,

@@ -140,7 +140,7 @@ export const settingsTable = [
   p("disable_pqexec", "bool", "0", "G", "start", "works", "Whether the simple query protocol is refused to clients; the admin console has it all the same."),
   p("dns_max_ttl", "seconds", "15", "G", "reload", "works", "Seconds after which names of servers are looked up again; idle server connections to an address that is gone are closed, busy ones as they come free."),
   p("dns_nxdomain_ttl", "seconds", "15", "G", "reload", "works", "Seconds a failed name lookup is remembered."),
-  p("dns_zone_check_period", "seconds", "0", "G", "reload", "ignored", "Seconds between checks of DNS zones; here each name is looked up again every dns_max_ttl, whether its zone changed or not."),
+  p("dns_zone_check_period", "seconds", "0", "G", "reload", "ignored", "Seconds between PgBouncer's checks of whether a DNS zone has changed.", { instead: "the system's resolver tells nothing of zones; each name in use is looked up again every dns_max_ttl" }),
   p("idle_transaction_timeout", "seconds", "0", "GU", "reload", "works", "Seconds after which a client idle in a transaction is disconnected; 0 is never."),
   p("ignore_startup_parameters", "list", "", "G", "reload", "works", "Startup parameters that are accepted and dropped."),
   p("job_name", "string", "pgbouncer", "G", "start", "ignored", "Name of PgBouncer's Windows service.", WINDOWS_SERVICE),

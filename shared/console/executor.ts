@@ -83,8 +83,8 @@ export class Executor {
   /** How much is left of a command that waits, without doing it again. */
   async left(command: Command): Promise<Answer> {
     if (isUndone(command, this.#state)) return { ...done, left: -1 };
-    const { left } = await this.#workforce.perform(command, this.#state, true);
-    return { ...done, left };
+    const { left, silent } = await this.#workforce.perform(command, this.#state, true);
+    return { ...done, notice: silentNotice(silent), left };
   }
 }
 

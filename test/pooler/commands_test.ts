@@ -14,6 +14,8 @@ class Rig {
   readonly left: number[] = [0];
   readonly log: string[] = [];
   refusal: Answer["refusal"] = null;
+  /** Somebody does not answer the look at which so much is left. */
+  silentAt: number | null = null;
   readonly commands: Commands;
 
   constructor() {
@@ -29,10 +31,17 @@ class Rig {
           this.given.push(nameOf(command));
           return Promise.resolve({ ...done, refusal: this.refusal, left: this.#next() });
         },
-        left: () => Promise.resolve({ ...done, left: this.#next() }),
+        left: () => {
+          const left = this.#next();
+          const notice = left === this.silentAt ? "no answer from: worker 7 of east" : null;
+          return Promise.resolve({ ...done, notice, left });
+        },
       },
       logger,
-      (id, { refusal }) => this.outcomes.push(`${id} ${refusal?.message ?? "done"}`),
+      (id, { refusal, notice }) => {
+        const said = [refusal?.message ?? "done", notice].filter((text) => text !== null);
+        this.outcomes.push(`${id} ${said.join(" ")}`);
+      },
     );
   }
 
@@ -81,6 +90,16 @@ tests("a pause that nobody waits for is undone, others are not", async () => {
   await until("the outcome", () => rig.outcomes.length === 1);
   assert.equal(rig.given, ["pause shop", "wait_close", "resume shop", "pause shop"]);
   assert.equal(rig.outcomes, ["3 done"]);
+});
+
+// A host was cut off while it was waited for, and the pause was called complete.
+tests("who can't be asked for the rest is named at the end", async () => {
+  const rig = new Rig();
+  rig.left.splice(0, 1, 3, 1, 0);
+  rig.silentAt = 1;
+  rig.commands.give(1, pause, "admin");
+  await until("the outcome", () => rig.outcomes.length === 1);
+  assert.equal(rig.outcomes, ["1 done no answer from: worker 7 of east"]);
 });
 
 tests("a pause that somebody else ends is no success", async () => {
