@@ -171,7 +171,11 @@ export class AdmissionTree<Owner = unknown> {
     const old = [...this.#byName.values()];
     const named = new Set(groups.map(({ name }) => name));
     for (const group of old) group.isGone = !named.has(group.name);
-    for (const group of old) if (group.isGone) this.#dissolve(group, now);
+    for (const group of old) {
+      if (group.isGone) this.#dissolve(group, now);
+      // Also of groups that are forgotten: entries of their children may go elsewhere.
+      group.waiting.clear();
+    }
     this.groups = groups.map((settings) => {
       const group = this.#byName.get(settings.name) ?? new Group(settings, this.#initialLease);
       group.configure(settings);
@@ -198,9 +202,9 @@ export class AdmissionTree<Owner = unknown> {
   /** Sums and waiting entries, from what each group has of its own. */
   #recount(now: number): void {
     const all = [this.#root, ...this.#byName.values()];
+    this.#root.waiting.clear();
     for (const group of all) {
       group.children = [];
-      group.waiting.clear();
       group.running = group.queued = group.memory = 0;
     }
     for (const group of all) {

@@ -345,6 +345,16 @@ const rows: readonly Row[] = [
     ],
   },
   {
+    name: "who waits in a child of a group that vanishes waits in the child",
+    groups: "mid max=1; a<mid; b<mid; top",
+    steps: [
+      ["ask a1 a2 b1", "rqq"],
+      ["reload top max=1; a<top; b<top", ""],
+      ["end a1", "a2"],
+      ["end a2", "b1"],
+    ],
+  },
+  {
     name: "a group that moves takes what runs and waits along",
     groups: "left max=1; right max=1; a<left",
     steps: [
