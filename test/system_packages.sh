@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 regress=/usr/local/share/pgweir-test/postgresql-regress
 
 # package:a file or command that shows it is there
-needed="bzip2:bzip2 nats-server:nats-server postgresql:/usr/lib/postgresql/*/bin/postgres pgbouncer:pgbouncer iproute2:ip openssl:openssl python3-psycopg:/usr/lib/python3/dist-packages/psycopg/__init__.py python3-asyncpg:/usr/lib/python3/dist-packages/asyncpg/__init__.py postgresql-regress:$regress/parallel_schedule"
+needed="bzip2:bzip2 nats-server:nats-server postgresql:/usr/lib/postgresql/*/bin/postgres pgbouncer:pgbouncer iproute2:ip openssl:openssl slapd:slapd python3-psycopg:/usr/lib/python3/dist-packages/psycopg/__init__.py python3-asyncpg:/usr/lib/python3/dist-packages/asyncpg/__init__.py postgresql-regress:$regress/parallel_schedule"
 
 PATH=$PATH:/usr/sbin:/sbin
 

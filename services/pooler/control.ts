@@ -47,6 +47,7 @@ import {
   type ToControl,
   type ToPlane,
 } from "./messages.ts";
+import { PasswordChecks } from "./password_checks.ts";
 import type { FleetSeat } from "./seat.ts";
 import { systemUserName } from "./system_users.ts";
 
@@ -80,6 +81,10 @@ export class Control {
   readonly #gauges = new Int32Array(new SharedArrayBuffer(4 * gaugeCount));
   readonly #resolver = new Resolver();
   readonly #salting = new Turns(saltsAtOnce);
+  readonly #passwords = new PasswordChecks(
+    (host) => this.#resolver.resolve(host),
+    (id, verdict) => this.#tell({ type: "passwordChecked", id, verdict }),
+  );
   readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
   #thread: Thread | null = null;
   #bus: Bus | null = null;
@@ -301,6 +306,12 @@ export class Control {
         return;
       case "resolve":
         this.#resolve(message.id, message.host);
+        return;
+      case "checkPassword":
+        void this.#passwords.check(message.id, message.proof);
+        return;
+      case "abandonPassword":
+        this.#passwords.abandon(message.id);
         return;
       case "routeCancel":
         this.#routeCancel(message);

@@ -5,6 +5,7 @@ import type { Config } from "../../shared/config/mod.ts";
 import type { CancelOutcome } from "../../shared/bus/mod.ts";
 import type { Grant, Report } from "../../shared/ledger/mod.ts";
 import type { Command, OperatorState, Outcome, ShutdownMode } from "../../shared/console/mod.ts";
+import type { PasswordProof } from "./password_checks.ts";
 
 /** Where this worker stands in its fleet. */
 export interface Seat {
@@ -40,6 +41,8 @@ export type ToPlane =
   /** null: nobody has this user id. */
   | { type: "userNamed"; id: number; name: string | null }
   | { type: "resolved"; id: number; answer: NameAnswer }
+  /** null: it is right; else why it is not taken, for the log. */
+  | { type: "passwordChecked"; id: number; verdict: string | null }
   /** From another worker: cancel what this client runs. */
   | { type: "cancel"; id: number; processId: number; secret: Uint8Array }
   /** How the owner of a key that we asked has dealt with it; null = no answer. */
@@ -89,6 +92,9 @@ export type ToControl =
   }
   | { type: "nameUser"; id: number; uid: number }
   | { type: "resolve"; id: number; host: string }
+  | { type: "checkPassword"; id: number; proof: PasswordProof }
+  /** Who gave the password has left. */
+  | { type: "abandonPassword"; id: number }
   | { type: "routeCancel"; id: number; workerId: number; processId: number; secret: Uint8Array }
   | { type: "cancelOutcome"; id: number; outcome: CancelOutcome }
   | { type: "reports"; reports: readonly Report[] }

@@ -5,6 +5,7 @@
 import { createHash, scryptSync } from "node:crypto";
 import { Buffer } from "node:buffer";
 import type { HbaRule, IdentMaps } from "./hba.ts";
+import type { LdapOptions } from "./ldap.ts";
 import type { Setting, Settings } from "./settings.ts";
 import { settingsTable, settingValue } from "./settings.ts";
 import type { UserSecret } from "./userlist.ts";
@@ -120,6 +121,8 @@ export interface Config {
   readonly groups: readonly GroupConfig[];
   /** the first that matches a query decides its group; else the setting unmatched_group */
   readonly groupRules: readonly GroupRule[];
+  /** what auth_ldap_options says, with auth_type = ldap */
+  readonly ldap: LdapOptions | null;
   /** SHA-256, hex, equal for files that mean the same; tells nothing about single secrets */
   readonly hash: string;
 }
@@ -196,9 +199,15 @@ export function hashOf(config: Omit<Config, "hash">): string {
     if (database.password !== null) secrets.push(database.name, database.password);
   }
   for (const user of [...config.users.values()].sort(byName)) open.push([user]);
-  const plain = (_: string, value: unknown) => value instanceof Set ? [...value] : value;
+  const plain = (key: keyof LdapOptions | string, value: unknown) => {
+    if (key === "bindPassword" satisfies keyof LdapOptions) return value !== "";
+    return value instanceof Set ? [...value] : value;
+  };
   open.push(JSON.stringify(config.hba, plain), [...config.identMaps]);
   open.push([config.groups, config.groupRules]);
+  for (const { line, ldap } of config.hba) {
+    if (ldap !== null && ldap.bindPassword !== "") secrets.push(`${line}`, ldap.bindPassword);
+  }
   const users = [...config.userlist.values()].flatMap(secretsOf)
     .map((user) => ({ ...user, name: user.user }));
   for (const { name, kind, secret } of users.sort(byName)) {

@@ -5,7 +5,7 @@
 //   type      = "local" (unix socket) | "host" | "hostssl" | "hostnossl"
 //   databases = list of names, all, sameuser, replication, @file        users = list of names, all, @file
 //   address   = all, IPv4 or IPv6 with /bits, or an address and a mask   (not for local)
-//   method    = trust | reject | password | md5 | scram-sha-256 | peer | cert
+//   method    = trust | reject | password | md5 | scram-sha-256 | peer | cert | ldap options
 //   map       = name system-user database-user, a line of the auth_ident_file; database-user may be all
 //
 // Words are separated by blanks, lists by commas; in double quotes ("" is one quote) a word is a name only; # begins
@@ -15,12 +15,22 @@
 import type { ReadFile } from "./files.ts";
 import { readText } from "./files.ts";
 import { addressBytes, isInNetwork, type Network, parseNetwork } from "./network.ts";
+import { type LdapOptions, ldapOptions } from "./ldap.ts";
 import type { Problem } from "./problem.ts";
 import { quote } from "./problem.ts";
 import { didYouMean } from "./suggest.ts";
 
 const TYPES = ["local", "host", "hostssl", "hostnossl"] as const;
-const METHODS = ["trust", "reject", "password", "md5", "scram-sha-256", "peer", "cert"] as const;
+const METHODS = [
+  "trust",
+  "reject",
+  "password",
+  "md5",
+  "scram-sha-256",
+  "peer",
+  "cert",
+  "ldap",
+] as const;
 
 export type HbaMethod = typeof METHODS[number];
 
@@ -44,6 +54,8 @@ export interface HbaRule {
   readonly method: HbaMethod;
   /** of the auth_ident_file; null: the names have to be the same */
   readonly map: string | null;
+  /** with the method ldap */
+  readonly ldap: LdapOptions | null;
 }
 
 export interface IdentEntry {
@@ -220,7 +232,10 @@ function parseRule(fields: Word[][], line: number, reader: NamesReader): HbaRule
   const users = reader.read(fields.shift(), "user", ["all"]);
   const network = type === "local" ? null : takeNetwork(fields);
   const method = methodOf(single(fields.shift(), "the method").text);
-  return { line, type, databases, users, network, method, map: mapOf(fields, method) };
+  const options = optionsOf(fields);
+  const ldap = method === "ldap" ? ldapOf(options) : null;
+  const map = ldap === null ? mapOf(options, method) : null;
+  return { line, type, databases, users, network, method, map, ldap };
 }
 
 function isOne<const T extends string>(all: readonly T[], text: string): text is T {
@@ -230,26 +245,39 @@ function isOne<const T extends string>(all: readonly T[], text: string): text is
 function methodOf(text: string): HbaMethod {
   if (text === "plain") return "password";
   if (isOne(METHODS, text)) return text;
-  const known = ["ldap", "pam", "gss", "sspi", "ident", "radius", "bsd", "oauth"].includes(text);
+  const known = ["pam", "gss", "sspi", "ident", "radius", "bsd", "oauth"].includes(text);
   if (known) fail(`method ${quote(text)} is not supported: this version has ${METHODS.join(", ")}`);
   return fail(
     `method ${quote(text)} is not one of ${METHODS.join(", ")}${didYouMean(text, METHODS)}`,
   );
 }
 
-function mapOf(options: Word[][], method: HbaMethod): string | null {
-  let map: string | null = null;
-  for (const field of options) {
+type Options = readonly (readonly [name: string, value: string])[];
+
+function optionsOf(fields: Word[][]): Options {
+  return fields.map((field) => {
     const { text } = single(field, "the option");
     const at = text.indexOf("=");
-    const name = at < 0 ? text : text.slice(0, at);
+    return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
+  });
+}
+
+function mapOf(options: Options, method: HbaMethod): string | null {
+  let map: string | null = null;
+  for (const [name, value] of options) {
     if (name !== "map" || (method !== "peer" && method !== "cert")) {
       fail(`method ${method} has no option ${quote(name)}`);
     }
-    map = at < 0 ? "" : text.slice(at + 1);
-    if (map === "") fail("option map names no map");
+    if (value === "") fail("option map names no map");
+    map = value;
   }
   return map;
+}
+
+function ldapOf(options: Options): LdapOptions {
+  const read = ldapOptions(options);
+  if ("failure" in read) fail(read.failure);
+  return read;
 }
 
 function takeNetwork(fields: Word[][]): Network | null {

@@ -11,6 +11,7 @@ import { readFromDisk, readText } from "./files.ts";
 import { GroupsReader } from "./groups.ts";
 import type { HbaRule, IdentMaps } from "./hba.ts";
 import { parseHba, parseIdent } from "./hba.ts";
+import { type LdapOptions, parseLdapOptions } from "./ldap.ts";
 import type { Ini, IniEntry, IniSection } from "./ini.ts";
 import { readIni } from "./ini.ts";
 import type { Place, Problem } from "./problem.ts";
@@ -109,6 +110,7 @@ class Loader {
   #fallback: DatabaseConfig | null = null;
   #hba: readonly HbaRule[] = [];
   #identMaps: IdentMaps = new Map();
+  #ldap: LdapOptions | null = null;
 
   constructor(path: string, readFile: ReadFile, set: SetValues) {
     this.#path = path;
@@ -143,6 +145,7 @@ class Loader {
     const sections = groups.finish(this.#settings.unmatchedGroup, unmatchedAt);
     const userlist = this.#readUserlist();
     if (this.#settings.authType === "hba") this.#readHba();
+    if (this.#settings.authType === "ldap") this.#readLdapOptions();
     this.#checkTogether(userlist);
     if (!ini.entries.some(({ section }) => section === "databases")) {
       this.#warn(
@@ -162,6 +165,7 @@ class Loader {
       identMaps: this.#identMaps,
       groups: sections.groups,
       groupRules: sections.rules,
+      ldap: this.#ldap,
     };
     return Object.freeze({ ...parts, hash: hashOf(parts) });
   }
@@ -466,6 +470,27 @@ class Loader {
     this.#hba = Object.freeze(rules);
   }
 
+  #readLdapOptions(): void {
+    const { authLdapOptions } = this.#settings;
+    if (authLdapOptions === "") {
+      this.#problem(this.#placeOf("auth_type"), "auth_type = ldap needs auth_ldap_options");
+      return;
+    }
+    const read = parseLdapOptions(authLdapOptions);
+    if ("failure" in read) {
+      this.#problem(this.#placeOf("auth_ldap_options"), `auth_ldap_options: ${read.failure}`);
+    } else {
+      this.#ldap = read;
+    }
+  }
+
+  /** Whether some clients prove who they are to somebody else, who knows users that auth_file need not have. */
+  get #asksOthers(): boolean {
+    const { authType } = this.#settings;
+    return authType === "ldap" ||
+      (authType === "hba" && this.#hba.some(({ method }) => method === "ldap"));
+  }
+
   /** What only shows when the settings are seen side by side. */
   #checkTogether(userlist: ReadonlyMap<string, UserSecret> | null): void {
     const { listenAddr, listenPort, unixSocketDir, authType } = this.#settings;
@@ -502,7 +527,8 @@ class Loader {
       );
     }
     const authUsers = this.#checkAuthQuery(userlist);
-    if (authType !== "any" && userlist?.size === 0 && authUsers === 0) {
+    const isAnybody = authType === "any" || this.#asksOthers;
+    if (!isAnybody && userlist?.size === 0 && authUsers === 0) {
       this.#warn(
         this.#placeOf("auth_file"),
         `auth_type = ${authType} and no user in auth_file: nobody can log in`,

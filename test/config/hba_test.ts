@@ -77,7 +77,7 @@ test("parseHba() reads each kind of rule", () => {
 });
 
 test("parseHba() says what is wrong with a line, and in which", () => {
-  const methods = "trust, reject, password, md5, scram-sha-256, peer, cert";
+  const methods = "trust, reject, password, md5, scram-sha-256, peer, cert, ldap";
   const rows: [string, string][] = [
     [
       "locale all all trust",
@@ -158,7 +158,7 @@ test("parseHba() says what is wrong with a line, and in which", () => {
     ],
     [
       "local all all ldap ldapserver=x",
-      `method "ldap" is not supported: this version has ${methods}`,
+      "one of ldapbasedn, ldapurl, ldapprefix and ldapsuffix is needed",
     ],
     ["local all all pam", `method "pam" is not supported: this version has ${methods}`],
     ["local all all gss", `method "gss" is not supported: this version has ${methods}`],

@@ -204,8 +204,14 @@ const verdicts: readonly (readonly [string, string])[] = [
   ["auth_type = PLAIN", ""],
   ["auth_type = md5", ""],
   [
-    "auth_type = ldap",
-    `error auth_type = "ldap" is not supported: this version has any, trust, plain, md5, scram-sha-256, cert and hba`,
+    "auth_type = pam",
+    `error auth_type = "pam" is not supported: this version has any, trust, plain, md5, scram-sha-256, cert, hba and ldap`,
+  ],
+  ["auth_type = ldap", "error auth_type = ldap needs auth_ldap_options"],
+  ["auth_type = ldap\nauth_ldap_options = ldapserver=a ldapprefix=uid=", ""],
+  [
+    "auth_type = ldap\nauth_ldap_options = ldapserver=a ldapbindpasswd=hunter2",
+    "error auth_ldap_options: one of ldapbasedn, ldapurl, ldapprefix and ldapsuffix is needed",
   ],
   [
     "auth_type = cert",
@@ -287,10 +293,6 @@ const verdicts: readonly (readonly [string, string])[] = [
   [
     "bus_url = nats://a\nbus_tls_key_file = /k",
     "error bus_tls_key_file is set and bus_tls_cert_file is empty: both are needed",
-  ],
-  [
-    "auth_ldap_options = ldapbindpasswd=hunter2",
-    "warning auth_ldap_options has no effect in this version",
   ],
   ["bus_url = nats://u:hunter2@a, nats://b", ""],
   ["bus_url = a, tls://b:4222", ""],

@@ -13,6 +13,7 @@ export type Need =
   | "pgbouncer"
   | "iproute2"
   | "openssl"
+  | "slapd"
   | "python3-psycopg"
   | "python3-asyncpg"
   | "postgresql-regress"

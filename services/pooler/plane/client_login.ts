@@ -43,7 +43,7 @@ import type { ClientGate } from "./client_gate.ts";
 import type { ClientSession } from "./client.ts";
 import { consoleGreeting, ConsoleSession } from "./console_session.ts";
 import { Credential } from "./credentials.ts";
-import { loginAttemptText } from "./log_lines.ts";
+import { clientLabel, loginAttemptText } from "./log_lines.ts";
 import type { Entrant } from "./entrance.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { isConsole, type Pool } from "./pool.ts";
@@ -52,6 +52,7 @@ import type { Replication, Startup } from "./startup.ts";
 import { Counter } from "./stats.ts";
 import { Tunnel } from "./tunnel.ts";
 import type { LookedUp } from "./user_lookup.ts";
+import { type Judge, judgeFor } from "./judge.ts";
 
 /** A password message may be this long; longer ones are refused before they are read. */
 const passwordMax = 16 * 1024;
@@ -71,6 +72,8 @@ type Step =
   | { at: "initial"; ssl: boolean; gss: boolean }
   /** A password of the named method is wanted. */
   | { at: "cleartext" }
+  /** A password is wanted that somebody else knows. */
+  | { at: "judged"; judge: Judge }
   | { at: "md5"; salt: Uint8Array }
   /** `binding`: what the channel is bound with if the client wants that; null = it was not offered. */
   | { at: "saslInitial"; secrets: Secrets; binding: Uint8Array | null }
@@ -90,8 +93,8 @@ export class ClientLogin implements Entrant {
   #rule: HbaRule | null = null;
   /** The pooler's own system user, at the console. */
   #isOwner = false;
-  /** Withdraws what it has asked auth_query; null = nothing. */
-  #withdraw: (() => void) | null = null;
+  /** What others were asked, auth_query or a judge; `late`: what it is told if they take too long. */
+  #asked: { readonly withdraw: () => void; readonly late: Refusal } | null = null;
 
   constructor(client: ClientSession, unixSocket: boolean) {
     this.#client = client;
@@ -117,13 +120,13 @@ export class ClientLogin implements Entrant {
 
   abandon(): void {
     this.#step = { at: "over" };
-    this.#withdraw?.();
-    this.#withdraw = null;
+    this.#asked?.withdraw();
+    this.#asked = null;
   }
 
   /** What it is told when its time is over; null = the client has let it pass. */
   get lateRefusal(): Refusal | null {
-    return this.#withdraw === null ? null : refusals.lookupTimeout;
+    return this.#asked?.late ?? null;
   }
 
   /** Consumes whole packets of [at, end); returns where the unfinished one begins. */
@@ -344,6 +347,11 @@ export class ClientLogin implements Entrant {
         return;
       }
     }
+    const judge = judgeFor(plane.config, this.#rule);
+    if (judge !== null) {
+      this.#ask({ at: "judged", judge }, authenticationCleartext());
+      return;
+    }
     const credential = plane.credential(client.user);
     // Who is in the auth_file is not looked up.
     const target = credential === null ? authTarget(plane.config, client.database) : null;
@@ -362,10 +370,10 @@ export class ClientLogin implements Entrant {
         let isTold = false;
         const withdraw = plane.lookups.find(target, client.user, (result) => {
           isTold = true;
-          this.#withdraw = null;
+          this.#asked = null;
           done(() => this.#onLookedUp(result));
         });
-        if (!isTold) this.#withdraw = withdraw;
+        if (!isTold) this.#asked = { withdraw, late: refusals.lookupTimeout };
       });
     }
   }
@@ -517,6 +525,9 @@ export class ClientLogin implements Entrant {
           });
         });
         return;
+      case "judged":
+        this.#askJudge(step.judge, withoutZero(body));
+        return;
       case "md5":
         this.#judge(credential.provesMd5(step.salt, withoutZero(body)));
         return;
@@ -558,6 +569,26 @@ export class ClientLogin implements Entrant {
         return;
       }
     }
+  }
+
+  #askJudge({ refusal, proofOf, credentialOf }: Judge, password: Uint8Array): void {
+    const client = this.#client;
+    const { control } = client.plane;
+    this.#later((done) => {
+      const withdraw = control.checkPassword(proofOf(client, password), (verdict) => {
+        this.#asked = null;
+        done(() => {
+          if (verdict === null) {
+            this.#credential = credentialOf(client, password);
+            this.#proven();
+            return;
+          }
+          control.log("warning", `${clientLabel(client)} ${verdict}`);
+          this.#refuse(refusal);
+        });
+      });
+      this.#asked = { withdraw, late: refusals.loginTimeout };
+    });
   }
 
   #judge(right: boolean): void {

@@ -11,6 +11,7 @@ import {
   type ToControl,
   type ToPlane,
 } from "../messages.ts";
+import type { PasswordProof } from "../password_checks.ts";
 import { DerivedKeys } from "./derived_keys.ts";
 
 /** Log records kept per batch; what comes beyond is counted and summed up in one line. */
@@ -23,6 +24,7 @@ export class ControlLink {
   readonly #salted = new Map<number, (salted: Uint8Array | null) => void>();
   readonly #named = new Map<number, (name: string | null) => void>();
   readonly #resolved = new Map<number, (answer: NameAnswer) => void>();
+  readonly #checked = new Map<number, (verdict: string | null) => void>();
   readonly #routed = new Map<number, (outcome: CancelOutcome | null) => void>();
   readonly #commanded = new Map<number, (outcome: Outcome) => void>();
   readonly #derived = new DerivedKeys((password, salt, iterations, done) => {
@@ -96,6 +98,19 @@ export class ControlLink {
     this.#post({ type: "resolve", id, host });
   }
 
+  /**
+   * Has a password checked by who knows it: null if it is right, else why not. Returns the way to give up
+   * on it; then nobody is called.
+   */
+  checkPassword(proof: PasswordProof, callback: (verdict: string | null) => void): () => void {
+    const id = this.#nextId++;
+    this.#checked.set(id, callback);
+    this.#post({ type: "checkPassword", id, proof });
+    return () => {
+      if (this.#checked.delete(id)) this.#post({ type: "abandonPassword", id });
+    };
+  }
+
   /** Asks the worker that owns a key to cancel; null if it did not answer. */
   routeCancel(
     workerId: number,
@@ -132,6 +147,9 @@ export class ControlLink {
         return true;
       case "resolved":
         take(this.#resolved, message.id)?.(message.answer);
+        return true;
+      case "passwordChecked":
+        take(this.#checked, message.id)?.(message.verdict);
         return true;
       case "cancelRouted":
         take(this.#routed, message.id)?.(message.outcome);

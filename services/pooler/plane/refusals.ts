@@ -43,6 +43,7 @@ export const refusals = {
     code: "28P01",
     message: "client selected an invalid SASL authentication mechanism",
   },
+  ldapFailed: { code: "28000", message: "LDAP authentication failed" },
   tlsRequired: {
     code: "28000",
     message: "SSL required",

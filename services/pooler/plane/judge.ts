@@ -1,0 +1,39 @@
+// Who judges a password that the pooler itself does not know: an LDAP server. As in PgBouncer users need not be in the
+// auth_file then, auth_query is not asked, and servers are logged in to with the password that was found right.
+
+import { Buffer } from "node:buffer";
+import type { Config, HbaRule } from "../../../shared/config/mod.ts";
+import type { PasswordProof } from "../password_checks.ts";
+import { Credential } from "./credentials.ts";
+import { type Refusal, refusals } from "./refusals.ts";
+
+export interface Judge {
+  /** What a client gets whose password is not found right, for whatever reason: the log has it. */
+  readonly refusal: Refusal;
+  readonly proofOf: (client: Who, password: Uint8Array) => PasswordProof;
+  /** What servers are logged in with when it was right. */
+  readonly credentialOf: (client: Who, password: Uint8Array) => Credential;
+}
+
+interface Who {
+  readonly user: string;
+}
+
+/** null: clients prove who they are by what the pooler knows. */
+export function judgeFor(config: Config, rule: HbaRule | null): Judge | null {
+  const ldap = rule === null ? config.ldap : rule.ldap;
+  if (ldap === null) return null;
+  return {
+    refusal: refusals.ldapFailed,
+    proofOf: ({ user }, password) => ({ user, password: textOf(password), ldap }),
+    credentialOf: ({ user }, password) => {
+      return new Credential({ user, kind: "plain", secret: textOf(password) });
+    },
+  };
+}
+
+/** "" for what is no text, which nobody takes for a password. */
+function textOf(password: Uint8Array): string {
+  const text = Buffer.from(password).toString();
+  return Buffer.from(text).equals(password) ? text : "";
+}
