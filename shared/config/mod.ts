@@ -33,7 +33,7 @@ export { addressBytes, isInNetwork, parseNetwork } from "./network.ts";
 export { compilePattern } from "./pattern.ts";
 export type { Pattern } from "./pattern.ts";
 export { readIni } from "./ini.ts";
-export type { LdapOptions, LdapSearch, LdapServer } from "./ldap.ts";
+export { type LdapOptions, type LdapSearch, type LdapServer, parseLdapOptions } from "./ldap.ts";
 export type { Ini, IniEntry, IniSection } from "./ini.ts";
 export { problemText } from "./problem.ts";
 export type { Problem } from "./problem.ts";

@@ -9,7 +9,7 @@ import {
   type LdapTarget,
 } from "../../services/pooler/ldap_connection.ts";
 import { LdapLogin } from "../../services/pooler/ldap_login.ts";
-import { type LdapOptions, parseLdapOptions } from "../../shared/config/ldap.ts";
+import { type LdapOptions, parseLdapOptions } from "../../shared/config/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 
 const test = suite("LDAP logins");

@@ -307,7 +307,7 @@ tests("check prints what is wrong with the rules, by file and line", () => {
   const bad = join(files, "bad.conf");
   writeFileSync(
     bad,
-    "local all all trust\nhost all all 10.0.0.0/33 md5\nlocal all all ldap\nlocal all all peer map=x\n",
+    "local all all trust\nhost all all 10.0.0.0/33 md5\nlocal all all gss\nlocal all all peer map=x\n",
   );
   const ini = join(files, "bad.ini");
   writeFileSync(
@@ -324,7 +324,7 @@ tests("check prints what is wrong with the rules, by file and line", () => {
     said = stdout + stderr;
   }
   assert.match(said, `${bad}:2: "10.0.0.0/33": the bits behind the address are not from 0 to 32`);
-  assert.match(said, `${bad}:3: method "ldap" is not supported`);
+  assert.match(said, `${bad}:3: method "gss" is not supported`);
   assert.match(said, `${bad}:4: map "x" is not in auth_ident_file`);
 });
 
