@@ -39,6 +39,7 @@ import { Commands } from "./commands.ts";
 import { LocalBudget } from "./local_budget.ts";
 import { LoneWorkforce } from "./lone_workforce.ts";
 import { MeshAuthority } from "./mesh_authority.ts";
+import { OverloadWatch } from "./overload_watch.ts";
 import {
   Gauge,
   gaugeCount,
@@ -429,6 +430,7 @@ export class Control {
     });
     joined.subscribe(joined.subjects.allPresence, (presence) => this.#mesh.heard(presence));
     this.#joinBudget(joined);
+    new OverloadWatch(this.#seat.supervisor, (message) => this.#tell(message)).join(joined);
     this.#timers.push(setInterval(() => this.#announce(), presenceMs));
     this.#announce();
   }

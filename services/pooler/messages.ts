@@ -2,7 +2,7 @@
 
 import type { NameAnswer } from "../../shared/host/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
-import type { CancelOutcome } from "../../shared/bus/mod.ts";
+import type { CancelOutcome, OverloadDecision, OverloadWarnings } from "../../shared/bus/mod.ts";
 import type { Grant, Report } from "../../shared/ledger/mod.ts";
 import type { Command, OperatorState, Outcome, ShutdownMode } from "../../shared/console/mod.ts";
 import type { PasswordProof } from "./password_checks.ts";
@@ -49,6 +49,9 @@ export type ToPlane =
   | { type: "cancelRouted"; id: number; outcome: CancelOutcome | null }
   | { type: "grant"; grant: Grant }
   | { type: "leader"; epoch: number }
+  /** News of an overload monitor; it holds from now on, for as long as it says. */
+  | { type: "overload"; decision: OverloadDecision }
+  | { type: "warnings"; warnings: OverloadWarnings }
   /** The bus is back: what was reported while it was lost is not known. */
   | { type: "refresh" }
   /** The configuration was read again, or changed from the console: what to go by from now on. */

@@ -13,6 +13,8 @@ import { secretsOf } from "./userlist.ts";
 import { formatValue } from "./values.ts";
 
 export type PoolMode = Settings["poolMode"];
+/** Whether new work is refused on overload. */
+export type Shed = "overload" | "never";
 
 export interface DatabaseConfig {
   /** what clients ask for; "*" in `Config.fallbackDatabase` */
@@ -41,6 +43,7 @@ export interface DatabaseConfig {
   readonly warnSessionFeatures: Settings["warnSessionFeatures"] | null;
   readonly minOsCpuWaitTimeRatioToThrow: number | null;
   readonly maxOsCpuWaitTimeRatioToThrow: number | null;
+  readonly shed: Shed | null;
   /** client_encoding, datestyle, timezone, application_name as far as the entry names them */
   readonly startupParameters: Readonly<Record<string, string>>;
 }
@@ -57,6 +60,7 @@ export interface UserConfig {
   readonly idleTransactionTimeoutMs: number | null;
   readonly transactionTimeoutMs: number | null;
   readonly clientIdleTimeoutMs: number | null;
+  readonly shed: Shed | null;
 }
 
 /** A resource group: how much of PostgreSQL its queries may have. 0 is no limit, but where it says otherwise. */

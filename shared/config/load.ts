@@ -3,7 +3,7 @@
 
 import { Buffer } from "node:buffer";
 import { parseBudgetAuth } from "./budget_auth.ts";
-import type { Config, DatabaseConfig, PoolMode, UserConfig } from "./config.ts";
+import type { Config, DatabaseConfig, PoolMode, Shed, UserConfig } from "./config.ts";
 import { CONSOLE_DATABASE, hashOf, MAX_DATABASE_BYTES } from "./config.ts";
 import { parseConnectionString } from "./connstr.ts";
 import type { ReadFile } from "./files.ts";
@@ -356,6 +356,7 @@ class Loader {
       warnSessionFeatures: value<Settings["warnSessionFeatures"]>("warn_session_features"),
       minOsCpuWaitTimeRatioToThrow: value<number>("min_os_cpu_wait_time_ratio_to_throw"),
       maxOsCpuWaitTimeRatioToThrow: value<number>("max_os_cpu_wait_time_ratio_to_throw"),
+      shed: value<Shed>("shed"),
       startupParameters: Object.freeze(startup),
     });
     if (this.#settings.authType === "any" && database.user === null) {
@@ -418,6 +419,7 @@ class Loader {
         idleTransactionTimeoutMs: number("idle_transaction_timeout"),
         transactionTimeoutMs: number("transaction_timeout"),
         clientIdleTimeoutMs: number("client_idle_timeout"),
+        shed: (values.get("shed") ?? null) as Shed | null,
       }),
     );
   }

@@ -105,7 +105,10 @@ const facility = oneOf(
   "local7",
 );
 const loadBalance = oneOf("round-robin", "disable");
+const shed = oneOf("overload", "never");
 
+const SHED_HELP =
+  "never: its new transactions and connections are let through whatever is overloaded.";
 const NO_SHEDDING: Extra = { instead: "this version does not refuse work on overload" };
 const WINDOWS_SERVICE: Extra = { instead: "it names a Windows service in PgBouncer" };
 
@@ -232,8 +235,9 @@ export const settingsTable = [
   w("max_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "GD", "reload", "refused", "Ratio from which every new transaction is refused; off unless it is above the lower one.", NO_SHEDDING),
   w("min_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "refused", "Ratio of CPU wait to work from which new connections are refused now and then.", NO_SHEDDING),
   w("max_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "refused", "Ratio from which every new connection is refused; off unless it is above the lower one.", NO_SHEDDING),
-  w("min_event_loop_lag_to_throw", "milliseconds", "0", "G", "reload", "refused", "Milliseconds that a worker is behind its events from which it refuses new transactions now and then.", NO_SHEDDING),
-  w("max_event_loop_lag_to_throw", "milliseconds", "0", "G", "reload", "refused", "Milliseconds that a worker is behind its events from which it refuses every new transaction; off unless it is above the lower one.", NO_SHEDDING),
+  w("min_event_loop_lag_to_throw", "milliseconds", "0", "G", "reload", "works", "Milliseconds that a worker is behind its events from which it refuses new transactions now and then."),
+  w("max_event_loop_lag_to_throw", "milliseconds", "0", "G", "reload", "works", "Milliseconds that a worker is behind its events from which it refuses every new transaction; off unless it is above the lower one."),
+  w("overload_sqlstate", oneOf("53000", "40001"), "53000", "G", "reload", "works", "SQLSTATE of transactions that are refused on overload; 40001 is for clients that only try again what could not be serialized."),
   w("cpu_overload_warn_ratio", "ratio", "0", "G", "reload", "ignored", "Share of the host's CPU time in use above which a warning is raised; 0 is none.", { max: 1 }),
   w("cpu_overload_clear_ratio", "ratio", "0.8", "G", "reload", "ignored", "Share of the CPU time in use below which the warning is cleared.", { max: 1 }),
   w("cpu_overload_duration_seconds", "int", "600", "G", "reload", "ignored", "Seconds the CPU must stay above or below the ratio.", { max: 86400 }),
@@ -374,6 +378,7 @@ export const databaseKeys: readonly EntryKey[] = [
   override("warn_session_features"),
   override("min_os_cpu_wait_time_ratio_to_throw"),
   override("max_os_cpu_wait_time_ratio_to_throw"),
+  own("shed", shed, "works", SHED_HELP),
   own("client_encoding", "string", "works", "Default client_encoding of its server connections."),
   own("datestyle", "string", "works", "Default datestyle of its server connections."),
   own("timezone", "string", "works", "Default timezone of its server connections."),
@@ -392,6 +397,7 @@ export const userKeys: readonly EntryKey[] = [
   override("idle_transaction_timeout"),
   override("transaction_timeout"),
   override("client_idle_timeout"),
+  own("shed", shed, "works", SHED_HELP),
 ];
 
 /** A size that is held in memory of a whole host. */

@@ -60,7 +60,7 @@ export class ClientSession implements StreamOwner, Waiter {
   /** It keeps it although its mode would not, for what it has there. */
   pinned = false;
   /** Whether its prepared statements have names of the pooler's on the servers. */
-  #tracksStatements = true;
+  tracksStatements = true;
   /** The flags of texts that anything is done about. */
   #heeded = ~SqlFlag.begins;
   closed = false;
@@ -277,7 +277,7 @@ export class ClientSession implements StreamOwner, Waiter {
     else this.fail(refusals.consoleCommandTooLong);
   }
 
-  /** The login goes on (or is over) after it waited for something; its input is looked at again. */
+  /** What it has waited for is there; its input is looked at again. */
   resumeInput(): void {
     if (this.closed) return;
     const input = this.#input;
@@ -293,7 +293,7 @@ export class ClientSession implements StreamOwner, Waiter {
   join(pool: Pool, mode: PoolMode): void {
     this.pool = pool;
     this.mode = mode;
-    this.#tracksStatements = this.plane.tracksStatements && mode !== "session";
+    this.tracksStatements = this.plane.tracksStatements && mode !== "session";
     if (mode === "statement") this.#heeded = ~0;
     pool.clients++;
   }
@@ -361,12 +361,7 @@ export class ClientSession implements StreamOwner, Waiter {
   resumeLinked(): void {
     this.awaitsSync = false;
     this.#unread = false;
-    const input = this.#input;
-    this.#input = null;
-    this.stream.resume();
-    if (input === null) return;
-    this.plane.arena.bytes.set(input, 0);
-    this.#relay(0, input.length);
+    this.resumeInput();
   }
 
   onUnlinked(): void {
@@ -390,6 +385,7 @@ export class ClientSession implements StreamOwner, Waiter {
     const plane = this.plane;
     const outlet = plane.outlet;
     const bytes = plane.arena.bytes;
+    const pool = this.pool as Pool;
     let server = this.server;
     outlet.begin(server === null ? null : server.stream);
     if (server !== null && this.#ownSql !== "") this.#putOwn(server);
@@ -420,10 +416,13 @@ export class ClientSession implements StreamOwner, Waiter {
       if (server === null) {
         if (isAnswered(this, type)) {
           keep = false;
-        } else {
+        } else if (next > end && length < TAIL_MAX) {
           // Small messages come whole before a server is taken for them.
-          if (next > end && length < TAIL_MAX) break;
-          server = (this.pool as Pool).acquire(this);
+          break;
+        } else if (pool.shedding > 0 && plane.overload.refuses(this, at, next, end)) {
+          keep = false;
+        } else {
+          server = pool.acquire(this);
           if (server === null || !this.#link(server)) {
             if (!this.closed) {
               this.#input = bytes.slice(at, end);
@@ -438,11 +437,15 @@ export class ClientSession implements StreamOwner, Waiter {
       }
       if (server !== null) {
         const requests = server.requests;
-        if (requests.count === 0) server.begins(plane.reactor.now);
-        else if (requests.cycles > 0 && server.residue.defers(type) && !server.copyIn) {
+        if (requests.count === 0) {
+          if (
+            server.begins(plane.reactor.now) && pool.shedding > 0 &&
+            plane.overload.refusesKept(this, server, at, next, end)
+          ) keep = false;
+        } else if (requests.cycles > 0 && server.residue.defers(type) && !server.copyIn) {
           return this.#hold(server, run, at, end);
         }
-        if (server.skipping && type !== Frontend.sync) {
+        if (!keep || (server.skipping && type !== Frontend.sync)) {
           keep = false;
         } else {
           switch (type) {
@@ -491,7 +494,7 @@ export class ClientSession implements StreamOwner, Waiter {
                 return this.#hold(server, run, at, end);
               }
               server.synced = false;
-              (this.pool as Pool).counters[Counter.binds]!++;
+              pool.counters[Counter.binds]!++;
               const missing = plane.prepared.missing(this, server, bytes, portalEnd + 1, nameEnd);
               if (missing !== null) {
                 outlet.pass(run, at);
@@ -532,13 +535,13 @@ export class ClientSession implements StreamOwner, Waiter {
               if (next > end && (length < TAIL_MAX || end - at < 6)) {
                 return this.#wait(server, run, at, end);
               }
-              if (bytes[at + 5] === 0 || !this.#tracksStatements) {
+              if (bytes[at + 5] === 0 || !this.tracksStatements) {
                 const flags = next > end
                   ? anything
                   : parseFlags(bytes, at, next, server.session.isPlain);
                 const isHeeded = (flags & this.#heeded) !== 0;
                 server.synced = false;
-                (this.pool as Pool).counters[Counter.clientParses]!++;
+                pool.counters[Counter.clientParses]!++;
                 const verdict = isHeeded
                   ? plane.texts.onParse(this, server, flags, at, next, run)
                   : Verdict.pass;
@@ -741,16 +744,13 @@ export class ClientSession implements StreamOwner, Waiter {
     const input = this.#input;
     if (!this.queued || pool === null || input === null || this.login !== null) return;
     pool.dequeue(this);
-    this.#input = null;
     const length = refuseRequest(this, input, refusals.cancelledInQueue);
     const used = Math.min(length, input.length);
     this.#bodyLeft = length - used;
     this.#bodyDrop = true;
-    this.stream.resume();
+    this.#input = input.subarray(used);
     this.plane.notifier.flush(this);
-    if (used === input.length) return;
-    this.plane.arena.bytes.set(input.subarray(used), 0);
-    this.#relay(0, input.length - used);
+    this.resumeInput();
   }
 
   /** Ends the connection with an error message. */

@@ -260,7 +260,7 @@ export class ClientLogin implements Entrant {
       return;
     }
     if (!isConsole(packet.database)) {
-      const refusal = plane.clientLimit();
+      const refusal = plane.overload.loginRefusal(client) ?? plane.clientLimit();
       if (refusal !== null) {
         this.#refuse(refusal);
         return;

@@ -54,6 +54,7 @@ import { Names } from "./names.ts";
 import { LoginGarbage } from "./login_garbage.ts";
 import { Notifier } from "./notifier.ts";
 import { Operator } from "./operator.ts";
+import { Overload } from "./overload.ts";
 import { ParameterTracker } from "./parameters.ts";
 import { Pool, type PoolLogin } from "./pool.ts";
 import { Prepared } from "./prepared.ts";
@@ -115,6 +116,7 @@ export class Plane {
   readonly strangers: Strangers;
   readonly startedAt: number;
   readonly budget: Budget;
+  readonly overload: Overload;
   /** max_client_conn. */
   readonly clientGate: ClientGate;
   readonly mainGates: readonly ClientGate[];
@@ -191,6 +193,7 @@ export class Plane {
     this.#lastPeriodAt = reactor.now;
     this.#limitsDivided = start.leaseMs === null;
     this.#timeouts = new Timeouts(this);
+    this.overload = new Overload(this, sweepMs);
     this.budget = new Budget(this, start.leaseMs ?? Infinity);
     this.clientGate = new ClientGate(this, clientsLeaf, refusals.tooManyClients);
     this.mainGates = [this.clientGate];
@@ -312,6 +315,8 @@ export class Plane {
     else if (message.type === "grant") this.budget.onGrant(message.grant);
     else if (message.type === "leader") this.budget.onLeader(message.epoch);
     else if (message.type === "refresh") this.#onRefresh();
+    else if (message.type === "overload") this.overload.onDecision(message.decision);
+    else if (message.type === "warnings") this.overload.onWarnings(message.warnings);
     else if (message.type === "config") applyConfig(this, message.config);
     else if (message.type === "perform") {
       const { id, command, state, again } = message;
@@ -553,6 +558,7 @@ export class Plane {
   #sweep(): void {
     const now = this.reactor.now;
     const thorough = this.#sweeps++ % 10 === 0;
+    this.overload.sweep(now);
     const suspended = this.suspension.active;
     if (!suspended) this.#timeouts.sweep(now);
     if (thorough && !suspended) this.#openStanding();

@@ -95,6 +95,8 @@ export class Pool implements LeaseOwner, SlotHolder {
   /** Clients that are logged in here, waiting ones included. */
   clients = 0;
 
+  /** The probability that a new transaction is refused; see overload.ts. */
+  shedding: number;
   /** Operators have paused it: nobody is given a server. */
   held = false;
   waiting = 0;
@@ -135,6 +137,7 @@ export class Pool implements LeaseOwner, SlotHolder {
     this.startupParameters = [];
     this.#configure();
     this.held = plane.operator.holds(database.name);
+    this.shedding = plane.overload.probabilityOf(database.name);
     this.lease = plane.budget.lease(poolLeaf(database.name, user), this);
     this.hosts = new HostChoice(() => ({
       hosts: this.database.hosts,

@@ -2,10 +2,12 @@
 // with the SQLSTATE that tells a driver what happened, and a hint where one helps. One table.
 
 import { type ErrorFields, errorResponse, frontendFrameProblem } from "../../../shared/wire/mod.ts";
+import type { Risk, Work } from "./shedding.ts";
 
 export interface Refusal {
   readonly code: string;
   readonly message: string;
+  readonly detail?: string;
   readonly hint?: string;
 }
 
@@ -234,6 +236,7 @@ export const refusals = {
 
 function encode(severity: "ERROR" | "FATAL", refusal: Refusal): Uint8Array {
   const fields: ErrorFields = { severity, code: refusal.code, message: refusal.message };
+  if (refusal.detail !== undefined) fields.detail = refusal.detail;
   if (refusal.hint !== undefined) fields.hint = refusal.hint;
   return errorResponse(fields);
 }
@@ -243,6 +246,24 @@ export function frameRefusal(type: number, length: number, longest: number): Ref
   if (length > longest) return refusals.packetTooLarge;
   const message = frontendFrameProblem(type, length) ?? refusals.unknownPacket.message;
   return { code: "08P01", message };
+}
+
+/** What is told of work that is shed. Strangers get it as well: it names nothing. */
+export function overloaded(work: Work, { share, source }: Risk, sqlstate: string): Refusal {
+  const value = source.scope === "worker"
+    ? `The event loop of the pooler is ${source.value.toFixed(0)} ms behind`
+    : `The ratio of CPU wait to CPU work is ${source.value.toFixed(2)}`;
+  return {
+    code: sqlstate,
+    message: `server overloaded: the ${
+      work === "transactions" ? "transaction" : "connection"
+    } was refused`,
+    detail:
+      `${value}: ${work} are refused from ${share.min} on, all of them from ${share.max} on, ` +
+      `now with probability ${share.probability.toFixed(2)}`,
+    hint:
+      "Nothing of it was executed: try again after a pause, and a longer one after each attempt",
+  };
 }
 
 /** The message for a refusal that ends the connection. */

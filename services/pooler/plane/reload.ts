@@ -34,6 +34,7 @@ export function applyConfig(plane: Plane, config: Config): void {
       client.fail(refusals.databaseRemoved);
     }
   }
+  plane.overload.onConfig();
   plane.notifier.renew(config);
   for (const [key, { database, lease }] of plane.direct) {
     if (lookupDatabase(config, database) !== null) continue;

@@ -9,7 +9,6 @@ import { Errno, errnoText, type Stream } from "../../../shared/sys/mod.ts";
 import {
   Backend,
   backendFrameProblem,
-  parseBackendKeyData,
   type ParsedError,
   parseErrorFields,
   queryMessage,
@@ -27,7 +26,7 @@ import { error, type Refusal, refusals } from "./refusals.ts";
 import { Request, Requests } from "./requests.ts";
 import { Residue } from "./residue.ts";
 import { Route, type RouteEnd } from "./route.ts";
-import { ServerLogin } from "./server_login.ts";
+import { ServerLogin, takeKey } from "./server_login.ts";
 import type { OwnQuery, ServerConsumer, ServerOwner } from "./server_owner.ts";
 import { isStatus, moved, ServerState, statusFailed, statusIdle } from "./server_state.ts";
 import { SessionSettings } from "./session_settings.ts";
@@ -344,10 +343,16 @@ export class ServerConnection implements DialOwner {
     this.upkeep.tidy();
   }
 
-  /** Its client sends something, and all before it is answered. */
-  begins(now: number): void {
+  /**
+   * Its client sends something, and all before it is answered. Whether a transaction begins in a session of the
+   * client's own, and not the first one there.
+   */
+  begins(now: number): boolean {
     this.requestAt = now;
-    if (this.status === statusIdle && this.synced) this.transactionAt = now;
+    if (this.status !== statusIdle || !this.synced) return false;
+    const isFirst = this.transactionAt === this.linkedAt;
+    this.transactionAt = now;
+    return !isFirst && this.client?.mode === "session";
   }
 
   /** It is closed when its client gives it back: with server_fast_close, when nothing is under way. */
@@ -589,7 +594,7 @@ export class ServerConnection implements DialOwner {
           break;
         case Backend.backendKeyData:
           // Some servers send it late, or again. It is the pooler's: the client has a key of ours.
-          if (whole) this.takeKey(bytes.subarray(at + 5, next));
+          if (whole) takeKey(this, bytes.subarray(at + 5, next));
           keep = false;
           break;
         default:
@@ -701,7 +706,7 @@ export class ServerConnection implements DialOwner {
           if (whole) this.session.onReport(bytes.subarray(at + 5, next));
           break;
         case Backend.backendKeyData:
-          if (whole) this.takeKey(bytes.subarray(at + 5, next));
+          if (whole) takeKey(this, bytes.subarray(at + 5, next));
           break;
         case Backend.errorResponse:
           this.#lastWords = parseErrorFields(bytes.subarray(at + 5, whole ? next : end));
@@ -772,7 +777,7 @@ export class ServerConnection implements DialOwner {
     return failure;
   }
 
-  // --- prepared statements, keys
+  // --- prepared statements
 
   /** Whether requests that are not answered yet may change what prepared statements there are. */
   get isUnsure(): boolean {
@@ -783,14 +788,5 @@ export class ServerConnection implements DialOwner {
   #onOwnTag(tag: Tag): void {
     if (tag === Tag.deallocateAll || tag === Tag.discardAll) this.journal.onDiscard(null);
     this.#own?.onTag?.(tag);
-  }
-
-  /** The key that cancels what this server runs; the last one counts. False if it is damaged. */
-  takeKey(body: Uint8Array): boolean {
-    const key = parseBackendKeyData(body);
-    if (key === null) return false;
-    this.processId = key.processId;
-    this.secret = key.secret;
-    return true;
   }
 }

@@ -10,6 +10,7 @@ import {
   md5Response,
   md5Secret,
   parseAuthentication,
+  parseBackendKeyData,
   parseErrorFields,
   parseNegotiateProtocolVersion,
   parseParameterStatus,
@@ -162,7 +163,7 @@ export class ServerLogin {
         return;
       }
       case Backend.backendKeyData:
-        if (!this.#server.takeKey(body)) this.fail("08006", "bad BackendKeyData");
+        if (!takeKey(this.#server, body)) this.fail("08006", "bad BackendKeyData");
         return;
       case Backend.errorResponse: {
         const error = parseErrorFields(body);
@@ -287,4 +288,13 @@ export class ServerLogin {
     }
     this.#send(saslResponse(scram.proofFromKeys(keys)));
   }
+}
+
+/** The key that cancels what a server runs; the last one counts. False if it is damaged. */
+export function takeKey(server: ServerConnection, body: Uint8Array): boolean {
+  const key = parseBackendKeyData(body);
+  if (key === null) return false;
+  server.processId = key.processId;
+  server.secret = key.secret;
+  return true;
 }

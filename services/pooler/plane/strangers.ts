@@ -48,6 +48,11 @@ export class Strangers {
     return `md5${this.#digest("md5", user).toString("hex", 0, 16)}`;
   }
 
+  /** Which of the names that exist one is treated as that does not; null: there are none. */
+  standIn(name: string, all: readonly string[]): string | null {
+    return all[Math.floor(this.#draw(name) * all.length)] ?? null;
+  }
+
   /** From 0 to 1, for a name always the same. */
   #draw(user: string): number {
     return this.#digest("method", user).readUInt32BE(0) / 2 ** 32;

@@ -18,6 +18,7 @@ import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
+import { takeKey } from "./server_login.ts";
 import type { ServerConsumer } from "./server_owner.ts";
 import { ServerState } from "./server_state.ts";
 import { wipeSettings } from "./upkeep.ts";
@@ -221,7 +222,7 @@ class UserLookup implements Waiter, ServerConsumer {
         server.session.onReport(body);
         return true;
       case Backend.backendKeyData:
-        server.takeKey(body);
+        takeKey(server, body);
         return true;
       case Backend.errorResponse: {
         // Its last words: the end of the connection follows.

@@ -34,6 +34,9 @@ const wanted: Readonly<Record<string, string>> = {
     "waiting i, received q, delivered q, dropped q, lost q",
   lists: "list s, items i",
   mem: "name s, size i, used i, free i, memtotal i",
+  overload: "scope s, name s, database s, reason s, value s, min_to_throw s, max_to_throw s, " +
+    "throw_probability s, min_to_drop s, max_to_drop s, drop_probability s, expires_ms q, " +
+    "shed_transactions q, shed_connections q",
   peer_pools: "peer_id i, cl_active_cancel_req i, cl_waiting_cancel_req i, sv_active_cancel i, " +
     "sv_login i",
   peers: "peer_id i, host s, port i, pool_size i",
@@ -62,6 +65,7 @@ const wanted: Readonly<Record<string, string>> = {
   users: "name s, pool_size s, reserve_pool_size s, pool_mode s, max_user_connections i, " +
     "current_connections i, max_user_client_connections i, current_client_connections i",
   version: "version s",
+  warnings: "time T, host s, kind s, value s, warn_ratio s, clear_ratio s, cleared T",
   worker: "worker_id i, incarnation q, index i, count i, pid i, runtime s, version s, uptime q, " +
     "clients i, servers i, cancels_sent q, cancels_unknown q, cancels_idle q, cancels_busy q, " +
     "cancels_unanswered q",

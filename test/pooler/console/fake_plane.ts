@@ -149,6 +149,12 @@ export function fakePlane(
     tracker: { indexOf: (name) => name === "application_name" ? 0 : -1 },
     formerStats: new Map(),
     names: { known: new Map(), pending: 0 },
+    overload: {
+      shedding: { sources: [] },
+      shed: new Map(),
+      warnings: new Map(),
+      isExempt: () => false,
+    },
     share: (limit) => Math.max(1, Math.floor(limit / count)),
   };
   return plane;

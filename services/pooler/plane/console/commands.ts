@@ -6,6 +6,7 @@ import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
 import { featureColumns, featureRows } from "./feature_rows.ts";
 import { leaseColumns, leaseRows } from "./lease_rows.ts";
 import { listenerColumns, listenerRows } from "./listener_rows.ts";
+import { overloadColumns, overloadRows, warningColumns, warningRows } from "./overload_rows.ts";
 import {
   databaseColumns,
   databaseRows,
@@ -115,6 +116,8 @@ export const showTable: ReadonlyMap<string, Show> = new Map<string, Show>([
   ["leases", show(leaseColumns, leaseRows)],
   ["features", show(featureColumns, featureRows)],
   ["listeners", show(listenerColumns, listenerRows)],
+  ["overload", show(overloadColumns, overloadRows)],
+  ["warnings", show(warningColumns, warningRows)],
 ]);
 
 /**

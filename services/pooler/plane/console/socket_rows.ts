@@ -31,7 +31,7 @@ function ask<T>(question: () => T, otherwise: T): T {
 }
 
 /** As PgBouncer writes it; the console's time zone is GMT. */
-function timestamp(wallMs: number): string {
+export function timestamp(wallMs: number): string {
   const text = new Date(wallMs).toISOString();
   return `${text.slice(0, 10)} ${text.slice(11, 19)} UTC`;
 }

@@ -3,7 +3,10 @@
 
 import type { Config, DatabaseConfig } from "../../../../shared/config/mod.ts";
 import type { SocketAddress } from "../../../../shared/sys/mod.ts";
+import type { OverloadWarnings } from "../../../../shared/bus/mod.ts";
 import type { Seat } from "../../messages.ts";
+import type { Shed } from "../overload.ts";
+import type { Source } from "../shedding.ts";
 import type { FeatureCounts } from "../texts.ts";
 import type { PoolStats } from "../stats.ts";
 
@@ -141,6 +144,14 @@ export interface LeaseView {
   readonly limit: number;
 }
 
+/** What is refused, and what monitors have warned of. */
+export interface OverloadView {
+  readonly shedding: { readonly sources: Iterable<Source> };
+  readonly shed: ReadonlyMap<string, Shed>;
+  readonly warnings: ReadonlyMap<string, { readonly said: OverloadWarnings }>;
+  isExempt(database: string): boolean;
+}
+
 export interface PlaneView {
   readonly version: string;
   readonly config: Config;
@@ -180,6 +191,7 @@ export interface PlaneView {
     /** How many are being asked for. */
     readonly pending: number;
   };
+  readonly overload: OverloadView;
   /** The most that this worker may have of a limit of the file. */
   share(limit: number): number;
 }

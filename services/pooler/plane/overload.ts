@@ -1,0 +1,283 @@
+// Refuses new work while something is overloaded: transactions where they begin, connections before anything is spent
+// on their login. Which probability holds is shedding.ts; here is whom it concerns, what they are answered, and the
+// counts. A transaction that runs is never touched, and nothing here is called while all probabilities are 0.
+// Bounds: what is counted is named by the entries of [databases] only, so strangers can't add to it.
+
+import { lookupDatabase } from "../../../shared/config/mod.ts";
+import type { OverloadDecision, OverloadWarnings } from "../../../shared/bus/mod.ts";
+import {
+  Backend,
+  concatBytes,
+  Frontend,
+  latin1Text,
+  readyForQuery,
+} from "../../../shared/wire/mod.ts";
+import type { ClientSession } from "./client.ts";
+import { EventLoopLag } from "./event_loop_lag.ts";
+import type { Plane } from "./plane.ts";
+import type { Pool } from "./pool.ts";
+import { zeroAt } from "./prepared.ts";
+import { error, overloaded, type Refusal } from "./refusals.ts";
+import type { ServerConnection } from "./server.ts";
+import { type Risk, type Share, Shedding, type Source, type Work } from "./shedding.ts";
+
+/** A monitor says its warnings every five seconds. */
+const warningsValidMs = 15_000;
+/** Longer texts are no end of a transaction. */
+const endTextMax = 64;
+const endsTransaction = /^\s*(commit|end|rollback|abort)(\s+(work|transaction))?\s*;?\s*$/i;
+/** An interval and a sweep: until the next one is there. */
+const lagSlackMs = 1000;
+
+/** Hosts of monitors may come and go. */
+const countsMax = 5000;
+
+const ready = readyForQuery("I");
+const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
+
+/** What was refused for one source to the clients of one database. */
+export interface Shed {
+  readonly scope: Source["scope"];
+  readonly name: string;
+  readonly database: string;
+  transactions: number;
+  connections: number;
+}
+
+interface Answers {
+  /** The error alone, and with ReadyForQuery behind it. */
+  readonly error: Uint8Array;
+  readonly whole: Uint8Array;
+}
+
+export class Overload {
+  readonly shedding: Shedding;
+  readonly shed = new Map<string, Shed>();
+  /** Of each monitor that was heard of lately. */
+  readonly warnings = new Map<
+    string,
+    { readonly said: OverloadWarnings; readonly until: number }
+  >();
+  readonly #plane: Plane;
+  readonly #lag: EventLoopLag;
+  #lagTakenAt: number;
+  /** Made once for each decision. */
+  #answers = new WeakMap<Share, Answers>();
+  /** What was said in the log: new work is refused. */
+  #isShedding = false;
+  #shedBefore = 0;
+
+  constructor(plane: Plane, stepMs: number, random: () => number = Math.random) {
+    this.#plane = plane;
+    this.shedding = new Shedding(random);
+    this.#lag = new EventLoopLag(stepMs, plane.reactor.now);
+    this.#lagTakenAt = plane.reactor.now;
+  }
+
+  // --- what is known
+
+  onDecision(decision: OverloadDecision): void {
+    this.shedding.decide(decision, this.#plane.reactor.now);
+    this.#apply();
+  }
+
+  onWarnings(said: OverloadWarnings): void {
+    this.warnings.set(said.monitor, { said, until: this.#plane.reactor.now + warningsValidMs });
+  }
+
+  /** Pools and exemptions may be others. */
+  onConfig(): void {
+    this.#answers = new WeakMap();
+    this.#apply();
+  }
+
+  /** Called in equal steps: how late it comes is the event loop's lag. */
+  sweep(now: number): void {
+    this.#lag.tick(now);
+    for (const [monitor, { until }] of this.warnings) {
+      if (now >= until) this.warnings.delete(monitor);
+    }
+    const { overloadIntervalMs, minEventLoopLagToThrowMs, maxEventLoopLagToThrowMs } =
+      this.#plane.settings;
+    let isNew = this.shedding.expire(now);
+    if (now - this.#lagTakenAt >= overloadIntervalMs) {
+      this.#lagTakenAt = now;
+      const bounds = { min: minEventLoopLagToThrowMs, max: maxEventLoopLagToThrowMs };
+      this.shedding.lag(this.#lag.take(), bounds, now, overloadIntervalMs + lagSlackMs);
+      isNew = true;
+    }
+    if (isNew) this.#apply();
+  }
+
+  /** The probability that a new transaction is refused to clients of a database. */
+  probabilityOf(database: string): number {
+    if (this.isExempt(database)) return 0;
+    return this.shedding.risk("transactions", database)?.share.probability ?? 0;
+  }
+
+  #apply(): void {
+    for (const pool of this.#plane.pools.values()) {
+      pool.shedding = this.probabilityOf(pool.database.name);
+    }
+    this.#tellLog();
+  }
+
+  #tellLog(): void {
+    let strongest: Risk | null = null;
+    for (const source of this.shedding.sources) {
+      for (const share of [source.transactions, source.connections, ...source.own.values()]) {
+        if (share.probability > (strongest?.share.probability ?? 0)) strongest = { share, source };
+      }
+    }
+    if ((strongest !== null) === this.#isShedding) return;
+    this.#isShedding = strongest !== null;
+    const shed = [...this.shed.values()].reduce(
+      (sum, { transactions, connections }) => sum + transactions + connections,
+      0,
+    );
+    if (strongest !== null) {
+      const { share, source } = strongest;
+      const where = source.database ?? (source.name === "" ? "this worker" : source.name);
+      this.#plane.control.log(
+        "warning",
+        `overload of ${where}: new work is refused with probability ${
+          share.probability.toFixed(2)
+        }: ${source.reason}`,
+      );
+    } else {
+      const count = shed - this.#shedBefore;
+      this.#plane.control.log("info", `overload is over: ${count} refused`);
+    }
+    this.#shedBefore = shed;
+  }
+
+  // --- whom it concerns
+
+  /** Whether nothing is refused to clients of a database. */
+  isExempt(database: string): boolean {
+    return lookupDatabase(this.#plane.config, database)?.shed === "never";
+  }
+
+  #isExemptUser(user: string): boolean {
+    return this.#plane.config.users.get(user)?.shed === "never";
+  }
+
+  // --- transactions
+
+  /**
+   * A client without a server sends the message [at, next), which would get one. True: it was answered, and nothing
+   * of it goes to a server.
+   */
+  refuses(client: ClientSession, at: number, next: number, end: number): boolean {
+    const { bytes } = this.#plane.arena;
+    if (bytes[at] === Frontend.close && next <= end && this.#closes(client, at, next)) return true;
+    const answers = this.#draw(client, at, next, end);
+    if (answers === null) return false;
+    const isWhole = bytes[at] === Frontend.query || bytes[at] === Frontend.functionCall;
+    client.skipsToSync = !isWhole;
+    client.stream.sendBytes(isWhole ? answers.whole : answers.error);
+    return true;
+  }
+
+  /**
+   * The same where the client has a server, on which nothing is under way and no transaction is open. What is to be
+   * skipped is skipped by the server's own rules: it answers the Sync.
+   */
+  refusesKept(
+    client: ClientSession,
+    server: ServerConnection,
+    at: number,
+    next: number,
+    end: number,
+  ): boolean {
+    switch (this.#plane.arena.bytes[at]) {
+      case Frontend.query:
+      case Frontend.functionCall: {
+        const answers = this.#draw(client, at, next, end);
+        if (answers === null) return false;
+        client.stream.sendBytes(answers.whole);
+        return true;
+      }
+      case Frontend.parse:
+      case Frontend.bind:
+      case Frontend.execute:
+      case Frontend.describe: {
+        const answers = this.#draw(client, at, next, end);
+        if (answers === null) return false;
+        client.stream.sendBytes(answers.error);
+        server.skipping = true;
+        server.synced = false;
+        return true;
+      }
+      default:
+        return false;
+    }
+  }
+
+  #draw(client: ClientSession, at: number, next: number, end: number): Answers | null {
+    const { name } = (client.pool as Pool).database;
+    if (this.#isExemptUser(client.user) || this.#endsTransaction(at, next, end)) return null;
+    const risk = this.shedding.risk("transactions", name);
+    if (risk === null || !this.shedding.refuses(risk.share.probability)) return null;
+    this.#count("transactions", risk.source, name);
+    let answers = this.#answers.get(risk.share);
+    if (answers === undefined) {
+      const bytes = error(overloaded("transactions", risk, this.#plane.settings.overloadSqlstate));
+      answers = { error: bytes, whole: concatBytes(bytes, ready) };
+      this.#answers.set(risk.share, answers);
+    }
+    return answers;
+  }
+
+  /** Drivers end transactions that never began, and take an error there for a broken connection. */
+  #endsTransaction(at: number, next: number, end: number): boolean {
+    const { bytes } = this.#plane.arena;
+    if (next > end || next - at > endTextMax) return false;
+    const isQuery = bytes[at] === Frontend.query;
+    if (!isQuery && bytes[at] !== Frontend.parse) return false;
+    const from = isQuery ? at + 5 : zeroAt(bytes, at + 5, next) + 1;
+    return endsTransaction.test(latin1Text(bytes.subarray(from, zeroAt(bytes, from, next))));
+  }
+
+  /**
+   * A Close begins no transaction, and is not to be lost: the client's name goes. Whether it is done; without a server
+   * there is nothing else to close.
+   */
+  #closes(client: ClientSession, at: number, next: number): boolean {
+    if (!client.tracksStatements) return false;
+    const { bytes } = this.#plane.arena;
+    if (zeroAt(bytes, at + 6, next) !== next - 1) return false;
+    const isStatement = bytes[at + 5] === 0x53 && next - 1 > at + 6;
+    const entry = isStatement ? client.names?.get(bytes, at + 6, next - 1) ?? null : null;
+    if (entry !== null) client.names?.remove(entry);
+    client.stream.sendBytes(closeComplete);
+    return true;
+  }
+
+  // --- connections
+
+  /** Why a client that has sent its startup packet is not let in; null = it goes on. */
+  loginRefusal({ database: asked, user }: ClientSession): Refusal | null {
+    const { config, strangers } = this.#plane;
+    // Nobody is to learn by it which databases exist.
+    const database = lookupDatabase(config, asked) === null
+      ? strangers.standIn(asked, [...config.databases.keys()]) ?? asked
+      : asked;
+    const risk = this.shedding.risk("connections", database);
+    if (risk === null || this.isExempt(database) || this.#isExemptUser(user)) return null;
+    if (!this.shedding.refuses(risk.share.probability)) return null;
+    this.#count("connections", risk.source, database);
+    return overloaded("connections", risk, "57P03");
+  }
+
+  #count(work: Work, { scope, name }: Source, asked: string): void {
+    const database = this.#plane.config.databases.has(asked) ? asked : "*";
+    const key = `${scope}\0${name}\0${database}`;
+    let shed = this.shed.get(key);
+    if (shed === undefined) {
+      if (this.shed.size >= countsMax) return;
+      this.shed.set(key, shed = { scope, name, database, transactions: 0, connections: 0 });
+    }
+    shed[work]++;
+  }
+}

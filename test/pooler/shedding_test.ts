@@ -1,0 +1,178 @@
+// Shedding: which probability holds for which database, for how long, and that the dice are fair.
+
+import type { OverloadDecision } from "../../shared/bus/mod.ts";
+import { Shedding } from "../../services/pooler/plane/shedding.ts";
+import { assert, seededRandom, suite } from "../support/harness.ts";
+
+const tests = suite("shedding");
+
+const share = (probability: number) => ({ min: 2, max: 6, probability });
+const none = { min: 0, max: 0, probability: 0 };
+
+function decision(changes: Partial<OverloadDecision> = {}): OverloadDecision {
+  return {
+    monitor: "m",
+    host: "here",
+    supervisor: "s",
+    database: "",
+    epoch: 1,
+    seq: 1,
+    intervalMs: 1000,
+    ratio: 4,
+    waitUs: 4,
+    busyUs: 1,
+    reason: "CPU",
+    transactions: none,
+    connections: none,
+    databases: [],
+    ...changes,
+  };
+}
+
+const ofDatabase = (database: string, host: string, probability: number) =>
+  decision({ database, host, supervisor: "", transactions: share(probability) });
+
+const always = () => 0;
+
+interface Row {
+  readonly what: string;
+  readonly said: readonly OverloadDecision[];
+  readonly lag?: readonly [lagMs: number, min: number, max: number];
+  /** Probabilities for the databases shop and other. */
+  readonly transactions?: readonly [number, number];
+  readonly connections?: readonly [number, number];
+}
+
+const rows: readonly Row[] = [
+  { what: "nothing was said", said: [] },
+  { what: "all is well", said: [decision()] },
+  {
+    what: "the host is overloaded",
+    said: [decision({ transactions: share(0.5) })],
+    transactions: [0.5, 0.5],
+  },
+  {
+    what: "connections have bounds of their own",
+    said: [decision({ transactions: share(0.5), connections: share(0.25) })],
+    transactions: [0.5, 0.5],
+    connections: [0.25, 0.25],
+  },
+  {
+    what: "a database has bounds of its own, higher or lower",
+    said: [decision({
+      transactions: share(0.5),
+      databases: [{ database: "shop", transactions: share(0.1) }],
+    })],
+    transactions: [0.1, 0.5],
+  },
+  {
+    what: "bounds of a database that are turned off",
+    said: [decision({
+      transactions: share(0.5),
+      databases: [{ database: "shop", transactions: none }],
+    })],
+    transactions: [0, 0.5],
+  },
+  {
+    what: "a database's host is overloaded",
+    said: [ofDatabase("shop", "db1", 0.3)],
+    transactions: [0.3, 0],
+  },
+  {
+    what: "the strongest reason counts, and they do not add up",
+    said: [
+      decision({ transactions: share(0.2) }),
+      ofDatabase("shop", "db1", 0.3),
+      ofDatabase("shop", "db2", 0.7),
+      ofDatabase("other", "db1", 0.1),
+    ],
+    transactions: [0.7, 0.2],
+  },
+  {
+    what: "a later decision replaces one about the same",
+    said: [
+      ofDatabase("shop", "db1", 0.9),
+      ofDatabase("shop", "db1", 0.1),
+      decision({ transactions: share(0.9) }),
+      decision(),
+    ],
+    transactions: [0.1, 0],
+  },
+  {
+    what: "the worker itself is late",
+    said: [decision({ transactions: share(0.2) })],
+    lag: [60, 20, 100],
+    transactions: [0.5, 0.5],
+  },
+  { what: "it is late, and that is not limited", said: [], lag: [60, 0, 0] },
+  { what: "the lower bound is reached", said: [], lag: [20, 20, 100] },
+  { what: "the upper bound is passed", said: [], lag: [500, 20, 100], transactions: [1, 1] },
+];
+
+for (const { what, said, lag, transactions = [0, 0], connections = [0, 0] } of rows) {
+  tests(`probabilities when ${what}`, () => {
+    const shedding = new Shedding(always);
+    for (const each of said) shedding.decide(each, 0);
+    if (lag !== undefined) shedding.lag(lag[0], { min: lag[1], max: lag[2] }, 0, 1000);
+    const of = (work: "transactions" | "connections") =>
+      ["shop", "other"].map((name) => shedding.risk(work, name)?.share.probability ?? 0);
+    assert.equal(of("transactions"), transactions);
+    assert.equal(of("connections"), connections);
+  });
+}
+
+tests("a decision holds for three intervals from when it was heard", () => {
+  const shedding = new Shedding(always);
+  shedding.decide(decision({ intervalMs: 200, transactions: share(1) }), 1000);
+  shedding.decide(ofDatabase("shop", "db1", 1), 1000);
+  assert.not(shedding.expire(1599));
+  assert.is(shedding.risk("transactions", "other")?.share.probability, 1);
+  assert.ok(shedding.expire(1600));
+  assert.is(shedding.risk("transactions", "other"), null);
+  assert.is(shedding.risk("transactions", "shop")?.source.name, "db1");
+  assert.ok(shedding.expire(4000));
+  assert.is(shedding.risk("transactions", "shop"), null);
+  assert.equal([...shedding.sources], []);
+});
+
+tests("a limit on the lag that is taken away sheds nothing more", () => {
+  const shedding = new Shedding(always);
+  shedding.lag(500, { min: 1, max: 2 }, 0, 1000);
+  assert.is(shedding.risk("transactions", "shop")?.source.scope, "worker");
+  assert.is(shedding.risk("connections", "shop"), null);
+  shedding.lag(500, { min: 2, max: 2 }, 1, 1000);
+  assert.is(shedding.risk("transactions", "shop"), null);
+});
+
+tests("of many attempts as many are refused as the probability says", () => {
+  let drawn = 0;
+  const random = seededRandom(7);
+  const shedding = new Shedding(() => {
+    drawn++;
+    return random();
+  });
+  for (const probability of [0.05, 0.5, 0.95]) {
+    const attempts = 10_000;
+    let refused = 0;
+    for (let i = 0; i < attempts; i++) if (shedding.refuses(probability)) refused++;
+    const sigma = Math.sqrt(attempts * probability * (1 - probability));
+    assert.ok(Math.abs(refused - attempts * probability) < 3 * sigma, `${probability}: ${refused}`);
+  }
+  for (let i = 0; i < 1000; i++) assert.ok(shedding.refuses(1));
+  drawn = 0;
+  for (let i = 0; i < 1000; i++) assert.not(shedding.refuses(0));
+  assert.is(drawn, 0);
+});
+
+tests(
+  "the number of databases with monitors is bounded, and known ones are heard all the same",
+  () => {
+    const shedding = new Shedding(always);
+    for (let i = 0; i < 3000; i++) shedding.decide(ofDatabase(`d${i}`, "db", 0.5), 0);
+    assert.is([...shedding.sources].length, 2000);
+    shedding.decide(ofDatabase("d5", "db", 1), 0);
+    assert.is(shedding.risk("transactions", "d5")?.share.probability, 1);
+  },
+);
+
+tests.run();
