@@ -180,8 +180,8 @@ export class Overload {
   }
 
   /**
-   * The same where the client has a server, on which nothing is under way and no transaction is open. What is to be
-   * skipped is skipped by the server's own rules: it answers the Sync.
+   * The same where the client has a server, on which nothing is under way and no transaction is open; it hears nothing
+   * of what is refused. When nothing is refused any more it is the server that answers the Sync.
    */
   refusesKept(
     client: ClientSession,
@@ -190,7 +190,15 @@ export class Overload {
     next: number,
     end: number,
   ): boolean {
-    switch (this.#plane.arena.bytes[at]) {
+    const type = this.#plane.arena.bytes[at];
+    if (server.skipping) {
+      if (type === Frontend.sync) {
+        server.skipping = false;
+        client.stream.sendBytes(ready);
+      }
+      return true;
+    }
+    switch (type) {
       case Frontend.query:
       case Frontend.functionCall: {
         const answers = this.#draw(client, at, next, end);
@@ -206,7 +214,6 @@ export class Overload {
         if (answers === null) return false;
         client.stream.sendBytes(answers.error);
         server.skipping = true;
-        server.synced = false;
         return true;
       }
       default:

@@ -266,6 +266,7 @@ export class ServerConnection implements DialOwner {
     this.linkedAt = now;
     this.transactionAt = now;
     this.requestAt = now;
+    this.skipping = false;
     this.pool.counters[Counter.assignments]!++;
     return this.session.isFor(client) ? "" : this.session.sqlFor(client);
   }

@@ -1,0 +1,371 @@
+// New transactions while a database is overloaded: how many are refused, what a client sees in each protocol and pool
+// mode, and who is spared. The decisions are made up, the bus and PostgreSQL are real.
+// limit: 120 s
+
+import { notation } from "../../support/notation.ts";
+import { concatBytes, parseErrorFields } from "../../../shared/wire/mod.ts";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { startEmbedded } from "../../bus/brokers.ts";
+import { assert, suite } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import type { Pgweir } from "../../support/pgweir.ts";
+import { type Postgres, startPostgres } from "../../support/postgres.ts";
+import type { RawClient } from "../../support/raw_client.ts";
+import { tempDir } from "../../support/temp.ts";
+import { type Fleet, startFleet } from "../cancel/fleet.ts";
+import { closeAll, isFair, Monitor, open, overload, shedCounts } from "./support.ts";
+
+needs("postgresql");
+
+const tests = suite("shed transactions");
+let postgres: Postgres;
+let fleet: Fleet;
+let pooler: Pgweir;
+let monitor: Monitor;
+
+tests.before(async () => {
+  postgres = await startPostgres();
+  await postgres.query(
+    "CREATE ROLE vip LOGIN; CREATE TABLE marks (i int); GRANT ALL ON marks TO vip",
+  );
+  const users = join(tempDir("shed"), "users.txt");
+  writeFileSync(users, '"postgres" ""\n"vip" ""\n"admin" ""\n');
+  const target = `host=127.0.0.1 port=${postgres.port} dbname=postgres`;
+  fleet = await startFleet(startEmbedded, [1], {
+    databases: {
+      shop: target,
+      calm: target,
+      spared: `${target} shed=never`,
+      statements: `${target} pool_mode=statement`,
+      sessions: `${target} pool_mode=session`,
+    },
+    users: { vip: "shed=never" },
+    pgbouncer: { default_pool_size: 2, auth_file: users },
+  });
+  pooler = fleet.worker(1);
+  monitor = await Monitor.join(fleet.broker);
+});
+
+tests.after.each(async () => {
+  closeAll();
+  await monitor.calm(pooler);
+});
+
+tests.after(async () => {
+  await monitor.bus.close();
+  await fleet.stop();
+  await postgres.stop("immediate");
+});
+
+const shed = "E(53000)";
+const cycle = (sql: string, name = "") => [f.P(name, sql), f.B("", name), f.E()];
+
+async function ask(client: RawClient, parts: readonly Uint8Array[], count = 1): Promise<string> {
+  client.send(...parts);
+  return await client.replies(count);
+}
+
+/** How many of so many requests were refused; all others succeed. */
+async function refusedOf(
+  client: RawClient,
+  attempts: number,
+  parts: readonly Uint8Array[],
+  good: string,
+): Promise<number> {
+  let refused = 0;
+  for (let i = 0; i < attempts; i++) {
+    const replies = await ask(client, parts);
+    if (replies === `${shed} Z(I)`) refused++;
+    else assert.is(replies, good);
+  }
+  return refused;
+}
+
+tests("of 1,000 transactions as many are refused as the probability says", async () => {
+  const client = await open(pooler, "shop");
+  const before = (await shedCounts(pooler, "shop")).transactions;
+  await monitor.decide(pooler, "shop", { transactions: 0.3 });
+  const simple = await refusedOf(client, 1000, [f.Q("SELECT 1")], 'T D C"SELECT 1" Z(I)');
+  assert.ok(isFair(simple, 1000, 0.3), `${simple} simple ones`);
+  const good = '1 2 D C"SELECT 1" Z(I)';
+  const extended = await refusedOf(client, 1000, [...cycle("SELECT 1"), f.S()], good);
+  assert.ok(isFair(extended, 1000, 0.3), `${extended} extended ones`);
+  const { transactions } = await shedCounts(pooler, "shop");
+  assert.is(transactions - before, simple + extended);
+});
+
+tests("a refusal says why, with the limits, and what to do", async () => {
+  const client = await open(pooler, "shop");
+  await monitor.decide(pooler, "shop", { transactions: 1 });
+  client.send(f.Q("SELECT 1"));
+  const [message] = await client.messagesUntil("Z");
+  const { severity, code, message: text, detail, hint } = parseErrorFields(message!.body);
+  assert.is(
+    `${severity} ${code} ${text}`,
+    "ERROR 53000 server overloaded: the transaction was refused",
+  );
+  assert.is(
+    detail,
+    "The ratio of CPU wait to CPU work is 4.00: transactions are refused from 2 on, " +
+      "all of them from 6 on, now with probability 1.00",
+  );
+  assert.match(hint ?? "", "try again after a pause");
+});
+
+tests("a transaction that runs is never refused, nor its end", async () => {
+  const client = await open(pooler, "shop");
+  const other = await open(pooler, "shop");
+  assert.is(await ask(client, [f.Q("BEGIN")]), 'C"BEGIN" Z(T)');
+  await monitor.decide(pooler, "shop", { transactions: 1 });
+  for (let i = 0; i < 1000; i++) {
+    const isSimple = i % 2 === 0;
+    const replies = isSimple
+      ? await ask(client, [f.Q("SELECT 1")])
+      : await ask(client, [...cycle("SELECT 1", i % 4 === 1 ? "" : `s${i % 64}`), f.S()]);
+    assert.match(replies, 'C"SELECT 1" Z(T)');
+    if (!isSimple && i % 4 === 3) await ask(client, [f.C("S", `s${i % 64}`), f.S()]);
+    if (i % 100 === 0) assert.is(await ask(other, [f.Q("SELECT 1")]), `${shed} Z(I)`);
+  }
+  // A failed one is ended as well.
+  assert.is(await ask(client, [f.Q("SAVEPOINT a")]), 'C"SAVEPOINT" Z(T)');
+  assert.is(await ask(client, [f.Q("SELECT 1/0")]), "E(22012) Z(E)");
+  assert.is(await ask(client, [f.Q("ROLLBACK TO a")]), 'C"ROLLBACK" Z(T)');
+  assert.is(await ask(client, [...cycle("COMMIT"), f.S()]), '1 2 C"COMMIT" Z(I)');
+  assert.is(await ask(client, [f.Q("BEGIN")]), `${shed} Z(I)`);
+});
+
+tests("thousands of transactions of several statements are whole or not at all", async () => {
+  await postgres.query("TRUNCATE marks");
+  await monitor.decide(pooler, "shop", { transactions: 0.5 });
+  let done = 0;
+  await Promise.all([1, 2, 3, 4].map(async () => {
+    const client = await open(pooler, "shop");
+    for (let i = 0; i < 500; i++) {
+      const begun = await ask(client, [f.Q("BEGIN")]);
+      if (begun === `${shed} Z(I)`) continue;
+      assert.is(begun, 'C"BEGIN" Z(T)');
+      assert.is(await ask(client, [f.Q("INSERT INTO marks VALUES (1)")]), 'C"INSERT 0 1" Z(T)');
+      const more = [f.P("", "INSERT INTO marks VALUES (2)"), f.B(), f.E(), f.S()];
+      assert.is(await ask(client, more), '1 2 C"INSERT 0 1" Z(T)');
+      assert.is(await ask(client, [f.Q("COMMIT")]), 'C"COMMIT" Z(I)');
+      done++;
+    }
+  }));
+  assert.ok(isFair(2000 - done, 2000, 0.5), `${done} were let through`);
+  const [row] = await postgres.query("SELECT count(*) FROM marks");
+  assert.is(Number(Object.values(row!)[0]), 2 * done);
+});
+
+tests("the end of a transaction that never began is answered as ever", async () => {
+  const client = await open(pooler, "shop");
+  await monitor.decide(pooler, "shop", { transactions: 1 });
+  for (const sql of ["ROLLBACK", "commit;", " END TRANSACTION ; ", "abort work"]) {
+    assert.match(await ask(client, [f.Q(sql)]), /^N C"(ROLLBACK|COMMIT)" Z\(I\)$/, sql);
+    assert.match(await ask(client, [...cycle(sql), f.S()]), /^1 2 N C"(ROLLBACK|COMMIT)" Z\(I\)$/);
+  }
+  for (const sql of ["ROLLBACK; SELECT 1", "COMMITTED", "BEGIN"]) {
+    assert.is(await ask(client, [f.Q(sql)]), `${shed} Z(I)`, sql);
+  }
+});
+
+tests("each request of a pipeline is refused on its own, and skipped up to its Sync", async () => {
+  const client = await open(pooler, "shop");
+  await monitor.decide(pooler, "shop", { transactions: 1 });
+  const pipeline = [
+    ...[...cycle("SELECT 1"), ...cycle("SELECT 2"), f.S()],
+    f.Q("SELECT 3"),
+    f.F(1598, []),
+    ...[f.D("S", "nobody"), f.H(), f.E(), f.S()],
+    // A Query that stands where messages are skipped is skipped, too.
+    ...[f.B(), f.Q("SELECT 4"), f.S()],
+    f.S(),
+  ];
+  const wanted = [shed, "Z(I)", shed, "Z(I)", shed, "Z(I)", shed, "Z(I)", shed, "Z(I)", "Z(I)"];
+  assert.is(await ask(client, pipeline, 6), wanted.join(" "));
+  // The same byte by byte.
+  await client.sendByteByByte(concatBytes(...pipeline));
+  assert.is(await client.replies(6), wanted.join(" "));
+  await monitor.decide(pooler, "shop");
+  assert.is(await ask(client, [...cycle("SELECT 1"), f.S()]), '1 2 D C"SELECT 1" Z(I)');
+});
+
+tests("in a pipeline with a fair chance every request is done whole or refused whole", async () => {
+  const client = await open(pooler, "shop");
+  await monitor.decide(pooler, "shop", { transactions: 0.5 });
+  let refused = 0;
+  for (let i = 0; i < 100; i++) {
+    const parts = [...Array(8).keys()].flatMap((
+      n,
+    ) => [f.P("", `SELECT ${n}`), f.B(), f.E(), f.S()]);
+    client.send(...parts);
+    let next = 0;
+    for (let n = 0; n < 8; n++) {
+      const messages = await client.messagesUntil("Z");
+      const replies = messages.map((each) => notation(each, { values: true })).join(" ");
+      if (replies === `${shed} Z(I)`) refused++;
+      else assert.match(replies, new RegExp(`^1 2 D\\S*${n}\\S* C"SELECT 1" Z\\(I\\)$`));
+      next++;
+    }
+    assert.is(next, 8);
+  }
+  assert.ok(refused > 0 && refused < 800, `${refused} of 800`);
+});
+
+tests(
+  "a large query and a large Parse that are refused are not read as something else",
+  async () => {
+    const client = await open(pooler, "shop");
+    await monitor.decide(pooler, "shop", { transactions: 1 });
+    const large = `SELECT 1 /* ${"x".repeat(300_000)} */`;
+    assert.is(await ask(client, [f.Q(large), f.Q("SELECT 2")], 2), `${shed} Z(I) ${shed} Z(I)`);
+    const parts = [...cycle(large, "large"), f.S(), f.Q("SELECT 2")];
+    assert.is(await ask(client, parts, 2), `${shed} Z(I) ${shed} Z(I)`);
+    await monitor.decide(pooler, "shop");
+    assert.is(await ask(client, [f.Q("SELECT 1")]), 'T D C"SELECT 1" Z(I)');
+  },
+);
+
+tests(
+  "a Parse that was refused is not remembered, and statements from before are not lost",
+  async () => {
+    const client = await open(pooler, "shop");
+    const run = (name: string) => [f.B("", name), f.E(), f.S()];
+    assert.is(await ask(client, [f.P("before", "SELECT 1"), f.S()]), "1 Z(I)");
+    await monitor.decide(pooler, "shop", { transactions: 1 });
+    assert.is(await ask(client, [f.P("refused", "SELECT 2"), ...run("refused")]), `${shed} Z(I)`);
+    assert.is(await ask(client, run("before")), `${shed} Z(I)`);
+    // What was closed meanwhile is gone, although no server was to be had for it.
+    assert.is(await ask(client, [f.P("gone", "SELECT 3"), f.S()]), `${shed} Z(I)`);
+    await monitor.decide(pooler, "shop");
+    assert.is(await ask(client, run("refused")), "E(26000) Z(I)");
+    assert.is(
+      await ask(client, [f.P("refused", "SELECT 2"), ...run("refused")]),
+      '1 2 D C"SELECT 1" Z(I)',
+    );
+    assert.is(await ask(client, run("before")), '2 D C"SELECT 1" Z(I)');
+    await monitor.decide(pooler, "shop", { transactions: 1 });
+    assert.is(
+      await ask(client, [f.C("S", "before"), f.C("P", "p"), f.C("S", "x"), f.S()]),
+      "3 3 3 Z(I)",
+    );
+    assert.is(await ask(client, [f.C("S", "refused"), ...run("refused")]), `3 ${shed} Z(I)`);
+    await monitor.decide(pooler, "shop");
+    assert.is(await ask(client, run("before")), "E(26000) Z(I)");
+    assert.is(
+      await ask(client, [f.P("before", "SELECT 4"), ...run("before")]),
+      '1 2 D C"SELECT 1" Z(I)',
+    );
+  },
+);
+
+tests(
+  "statements that are evicted and made again around refusals are those they were",
+  async () => {
+    const clients = await Promise.all([1, 2, 3].map(() => open(pooler, "shop")));
+    await monitor.decide(pooler, "shop", { transactions: 0.4 });
+    await Promise.all(clients.map(async (client, who) => {
+      const known = new Set<number>();
+      for (let i = 0; i < 600; i++) {
+        const n = (i * 7 + who) % 300;
+        const parse = known.has(n) ? [] : [f.P(`s${n}`, `SELECT ${n}`)];
+        client.send(...parse, f.B("", `s${n}`), f.E(), f.S());
+        const replies = (await client.messagesUntil("Z"))
+          .map((each) => notation(each, { values: true })).join(" ");
+        if (replies === `${shed} Z(I)`) continue;
+        const wanted = `${parse.length > 0 ? "1 " : ""}2 D\\S*\\b${n}\\b\\S* C"SELECT 1" Z\\(I\\)`;
+        assert.match(replies, new RegExp(`^${wanted}$`));
+        known.add(n);
+      }
+    }));
+  },
+);
+
+tests("with pool_mode = statement each statement is one attempt", async () => {
+  const client = await open(pooler, "statements");
+  await monitor.decide(pooler, "statements", { transactions: 0.5 });
+  const good = 'T D C"SELECT 1" Z(I)';
+  const refused = await refusedOf(client, 1000, [f.Q("SELECT 1")], good);
+  assert.ok(isFair(refused, 1000, 0.5), `${refused}`);
+  await monitor.decide(pooler, "statements", { transactions: 1 });
+  assert.is(await ask(client, [...cycle("SELECT 1"), f.S()]), `${shed} Z(I)`);
+});
+
+tests("in a session each statement outside of a transaction is one attempt", async () => {
+  const client = await open(pooler, "sessions");
+  await ask(client, [f.Q("SELECT 1"), f.P("s", "SELECT 5"), f.S()], 2);
+  await monitor.decide(pooler, "sessions", { transactions: 0.5 });
+  const refused = await refusedOf(client, 1000, [f.Q("SELECT 1")], 'T D C"SELECT 1" Z(I)');
+  assert.ok(isFair(refused, 1000, 0.5), `${refused} simple ones`);
+  const parts = [f.B("", "s"), f.E(), f.S()];
+  const extended = await refusedOf(client, 1000, parts, '2 D C"SELECT 1" Z(I)');
+  assert.ok(isFair(extended, 1000, 0.5), `${extended} extended ones`);
+  await monitor.decide(pooler, "sessions", { transactions: 1 });
+  const pipeline = [...cycle("SELECT 1", "t"), f.D("S", "t"), f.S(), f.F(1598), f.S()];
+  assert.is(await ask(client, pipeline, 3), `${shed} Z(I) ${shed} Z(I) Z(I)`);
+  await client.sendByteByByte(concatBytes(...pipeline));
+  assert.is(await client.replies(3), `${shed} Z(I) ${shed} Z(I) Z(I)`);
+  const large = `SELECT 1 /* ${"x".repeat(300_000)} */`;
+  assert.is(await ask(client, [f.Q(large), f.Q("SELECT 2")], 2), `${shed} Z(I) ${shed} Z(I)`);
+  assert.match(await ask(client, [f.Q("ROLLBACK")]), 'C"ROLLBACK" Z(I)');
+  // What is skipped has no effect, and the session is still what it was.
+  assert.is(await ask(client, [f.C("S", "s"), f.S()]), "3 Z(I)");
+  await monitor.decide(pooler, "sessions");
+  assert.is(await ask(client, [f.B("", "t"), f.S()]), "E(26000) Z(I)");
+  assert.is(await ask(client, [f.Q("BEGIN")]), 'C"BEGIN" Z(T)');
+  await monitor.decide(pooler, "sessions", { transactions: 1 });
+  for (let i = 0; i < 200; i++) assert.match(await ask(client, [f.Q("SELECT 1")]), "Z(T)");
+  assert.is(await ask(client, [f.Q("COMMIT")]), 'C"COMMIT" Z(I)');
+});
+
+tests("a session that is left in the middle of what is skipped does no harm", async () => {
+  const [before] = await postgres.query("SELECT count(*) FROM marks");
+  const client = await open(pooler, "sessions");
+  await ask(client, [f.Q("SELECT 1")]);
+  await monitor.decide(pooler, "sessions", { transactions: 1 });
+  client.send(...cycle("INSERT INTO marks VALUES (9)"));
+  assert.is(await client.repliesUntil("E"), shed);
+  await client.end();
+  await monitor.decide(pooler, "sessions");
+  const next = await open(pooler, "sessions");
+  assert.is(await ask(next, [f.Q("SELECT 1")]), 'T D C"SELECT 1" Z(I)');
+  assert.equal(await postgres.query("SELECT count(*) FROM marks"), [before]);
+});
+
+tests("who holds an advisory lock keeps its server, and can let go of it", async () => {
+  const client = await open(pooler, "shop");
+  await client.query("SELECT pg_advisory_lock(1)");
+  await monitor.decide(pooler, "shop", { transactions: 1 });
+  assert.equal(await client.query("SELECT pg_advisory_unlock(1)"), [["t"]]);
+  assert.is(await ask(client, [f.Q("SELECT 1")]), `${shed} Z(I)`);
+});
+
+tests("other databases, spared ones and spared users are let through", async () => {
+  for (const database of ["shop", "spared"]) {
+    await monitor.decide(pooler, database, { transactions: 1, connections: 1 });
+  }
+  const spared = [["calm", "postgres"], ["spared", "postgres"], ["shop", "vip"]] as const;
+  for (const [database, user] of spared) {
+    const client = await open(pooler, database, user);
+    for (let i = 0; i < 200; i++) {
+      assert.is(await ask(client, [f.Q("SELECT 1")]), 'T D C"SELECT 1" Z(I)');
+    }
+  }
+  const row = (await overload(pooler)).find((each) => each["database"] === "spared")!;
+  assert.equal([row["throw_probability"], row["shed_transactions"]], ["0", "0"]);
+});
+
+tests("a client that waits for a server is not refused any more", async () => {
+  const holders = await Promise.all([1, 2].map(() => open(pooler, "shop")));
+  for (const holder of holders) await holder.query("BEGIN");
+  const waiter = await open(pooler, "shop");
+  waiter.send(f.Q("SELECT 1"));
+  await waiter.readNothingFor(50);
+  await monitor.decide(pooler, "shop", { transactions: 1 });
+  for (const holder of holders) await holder.query("COMMIT");
+  assert.is(await waiter.replies(), 'T D C"SELECT 1" Z(I)');
+  assert.is(await ask(waiter, [f.Q("SELECT 1")]), `${shed} Z(I)`);
+});
+
+tests.run();
