@@ -105,6 +105,7 @@ test("loadConfig() fills every field of a database", () => {
     warnSessionFeatures: null,
     minOsCpuWaitTimeRatioToThrow: null,
     maxOsCpuWaitTimeRatioToThrow: null,
+    shed: null,
     startupParameters: { client_encoding: "UTF8", application_name: "reports" },
   });
   assert.is(config.databases.get("shop")?.dbname, "shop_production");
@@ -137,6 +138,7 @@ test("loadConfig() fills every field of a user", () => {
     idleTransactionTimeoutMs: null,
     transactionTimeoutMs: null,
     clientIdleTimeoutMs: null,
+    shed: null,
   });
 });
 

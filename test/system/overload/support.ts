@@ -33,6 +33,7 @@ export class Monitor {
   readonly bus: Bus;
   readonly #name: string;
   readonly #decided = new Set<string>();
+  #epoch = 1_800_000_000_000;
   #seq = 0;
 
   private constructor(bus: Bus, name: string) {
@@ -56,7 +57,7 @@ export class Monitor {
       host: said.host ?? "db1",
       supervisor: "",
       database: "",
-      epoch: said.epoch ?? 1_800_000_000_000,
+      epoch: said.epoch ?? this.#epoch,
       seq,
       intervalMs: said.intervalMs ?? 60_000,
       ratio: 4,
@@ -85,6 +86,9 @@ export class Monitor {
   /** The same, and waits until the worker goes by it. */
   async decide(pooler: Pooler, database: string, said: Said = {}): Promise<void> {
     this.#decided.add(database);
+    // What is said next has to be newer.
+    this.#epoch = said.epoch ?? this.#epoch;
+    this.#seq = said.seq ?? this.#seq;
     const reason = this.say(database, said);
     await until(`"${reason}" to hold`, async () => {
       return (await overload(pooler)).some((row) => row["reason"] === reason);
@@ -92,8 +96,17 @@ export class Monitor {
   }
 }
 
-export function overload(pooler: Pooler): Promise<ConsoleRow[]> {
-  return pooler.console("SHOW OVERLOAD");
+export async function overload(pooler: Pooler): Promise<ConsoleRow[]> {
+  return await consoleOf(pooler, "SHOW OVERLOAD");
+}
+
+export async function consoleOf(pooler: Pooler, command: string): Promise<ConsoleRow[]> {
+  const client = await open(pooler, "pgbouncer", "admin");
+  try {
+    return await client.table(command);
+  } finally {
+    await client.end();
+  }
 }
 
 /** What was refused so far to the clients of a database. */
@@ -120,7 +133,7 @@ export async function open(
   database: string,
   user = "postgres",
 ): Promise<RawClient> {
-  const client = await RawClient.login(pooler, { user, database });
+  const client = await RawClient.login(pooler, { user, database, password: "secret" });
   opened.push(client);
   return client;
 }
