@@ -1,0 +1,209 @@
+// A host of two workers on a nats-server: what is said to its supervisor's workers holds on each of them, warnings
+// of all monitors are shown, and limits on the event loop's lag follow a reload on each.
+// limit: 120 s
+
+import { assert, suite, until } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
+import { type NatsServer, startNats } from "../../support/nats.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { type ConsoleRow } from "../../support/pooler.ts";
+import { type Postgres, startPostgres } from "../../support/postgres.ts";
+import { RawClient } from "../../support/raw_client.ts";
+import { Monitor } from "./support.ts";
+
+needs("postgresql", "nats-server");
+
+const tests = suite("a host on overload");
+let postgres: Postgres;
+let pooler: Pgweir;
+let monitor: Monitor;
+let nats: NatsServer;
+let supervisor: string;
+/** A console and a client of each worker. */
+const members = new Map<string, { console: RawClient; client: RawClient }>();
+
+const ini = (settings: Record<string, string | number>) => ({
+  databases: { shop: `host=127.0.0.1 port=${postgres.port} dbname=postgres` },
+  pgbouncer: {
+    bus_url: `nats://${encodeURIComponent(nats.token)}@127.0.0.1:${nats.port}`,
+    ...settings,
+  },
+});
+
+tests.before(async () => {
+  postgres = await startPostgres();
+  nats = await startNats({ jetstream: true });
+  pooler = await startPgweir({ ini: ini({}), workers: 2, readyTimeoutMs: 60_000 });
+  monitor = await Monitor.join(nats);
+  supervisor = await new Promise((resolve) => {
+    const { bus } = monitor;
+    bus.subscribe(bus.subjects.allPresence, ({ supervisor: name }) => resolve(name ?? ""));
+  });
+  // The kernel chooses the worker.
+  await until("a console on each worker", async () => {
+    const console = await RawClient.login(pooler, { user: "admin", database: "pgbouncer" });
+    const [row] = await console.table("SHOW WORKER");
+    const id = row!["worker_id"]!;
+    if (members.has(id)) console.close();
+    else members.set(id, { console, client: console });
+    return members.size === 2;
+  });
+  const clients = new Map<string, RawClient>();
+  await until("a client on each worker", async () => {
+    const client = await RawClient.login(pooler, { user: "postgres", database: "shop" });
+    const id = String((client.key!.processId >>> 16) & 0x7fff);
+    if (clients.has(id)) client.close();
+    else clients.set(id, client);
+    return clients.size === 2;
+  });
+  for (const [id, { console }] of members) {
+    members.set(id, { console, client: clients.get(id)! });
+  }
+});
+
+tests.after(async () => {
+  for (const { console, client } of members.values()) {
+    console.close();
+    client.close();
+  }
+  await monitor.bus.close();
+  await pooler.stop();
+  await nats.stop();
+  await postgres.stop("immediate");
+});
+
+/** Waits until each worker says so. */
+async function everywhere(
+  what: string,
+  is: (rows: ConsoleRow[]) => boolean,
+  command = "SHOW OVERLOAD",
+): Promise<void> {
+  for (const [id, { console }] of members) {
+    await until(`${what} on ${id}`, async () => is(await console.table(command)));
+  }
+}
+
+async function answers(): Promise<string[]> {
+  const all: string[] = [];
+  for (const { client } of members.values()) {
+    client.send(f.Q("SELECT 1"));
+    all.push(await client.replies());
+  }
+  return all;
+}
+
+const good = 'T D C"SELECT 1" Z(I)';
+const shed = "E(53000) Z(I)";
+
+function sayToHost(name: string, transactions: number): string {
+  const { bus } = monitor;
+  const decision = {
+    ...monitor.decision({ transactions, host: "here" }),
+    supervisor: name,
+    databases: [],
+  };
+  bus.publish(bus.subjects.overloadHost(name), decision);
+  return decision.reason;
+}
+
+tests("a decision about a host holds on its workers, and one about another on none", async () => {
+  sayToHost("supervisor-of-others", 1);
+  const calm = sayToHost(supervisor, 0);
+  await everywhere("it to be heard", (rows) => rows.some((row) => row["reason"] === calm));
+  assert.equal(await answers(), [good, good]);
+  const reason = sayToHost(supervisor, 1);
+  await everywhere("it to be heard", (rows) => rows.some((row) => row["reason"] === reason));
+  assert.equal(await answers(), [shed, shed]);
+  for (const { console } of members.values()) {
+    const [row] = await console.table("SHOW OVERLOAD");
+    const { expires_ms: expires, ...others } = row!;
+    assert.ok(Number(expires) > 100_000 && Number(expires) <= 180_000);
+    assert.equal(others, {
+      scope: "host",
+      name: "here",
+      database: "shop",
+      reason,
+      value: "4",
+      min_to_throw: "2",
+      max_to_throw: "6",
+      throw_probability: "1",
+      min_to_drop: "0",
+      max_to_drop: "0",
+      drop_probability: "0",
+      shed_transactions: "1",
+      shed_connections: "0",
+    });
+  }
+  const over = sayToHost(supervisor, 0);
+  await everywhere("it to be over", (rows) => rows.some((row) => row["reason"] === over));
+  assert.equal(await answers(), [good, good]);
+});
+
+tests("warnings of all monitors are shown, the oldest first", async () => {
+  const { bus } = monitor;
+  const at = Date.UTC(2026, 4, 6, 7, 8, 9);
+  const warning = {
+    kind: "cpu",
+    raisedAt: at,
+    clearedAt: null,
+    value: 0.97,
+    warn: 0.9,
+    clear: 0.8,
+  };
+  const said = (name: string, host: string, warnings: object[]) =>
+    bus.publish(bus.subjects.overloadWarnings(name), {
+      monitor: name,
+      host,
+      epoch: 1,
+      seq: 1,
+      warnings: warnings as never,
+    });
+  said("monitor-1", "here", [warning]);
+  const memory = { ...warning, kind: "memory", raisedAt: at - 60_000, clearedAt: at };
+  said("monitor-2", "there", [memory]);
+  await everywhere("both", (rows) => rows.length === 2, "SHOW WARNINGS");
+  const { console } = [...members.values()][0]!;
+  const rest = { value: "0.97", warn_ratio: "0.9", clear_ratio: "0.8" };
+  assert.equal(await console.table("SHOW WARNINGS"), [
+    {
+      time: "2026-05-06 07:07:09 UTC",
+      host: "there",
+      kind: "memory",
+      ...rest,
+      cleared: "2026-05-06 07:08:09 UTC",
+    },
+    { time: "2026-05-06 07:08:09 UTC", host: "here", kind: "cpu", ...rest, cleared: null },
+  ]);
+});
+
+tests("limits on the lag follow a reload on every worker, and shed by what it is", async () => {
+  const ofWorker = (rows: ConsoleRow[]) => rows.filter(({ scope }) => scope === "worker");
+  const { console } = [...members.values()][0]!;
+  const reload = async (settings: Record<string, string | number>) => {
+    pooler.rewrite(ini({ overload_interval: 0.1, ...settings }));
+    await console.query("RELOAD");
+  };
+  await everywhere("nothing to be measured", (rows) => ofWorker(rows)[0]?.reason == null);
+  // Nobody is so late as that, and then everybody is later than that.
+  await reload({ min_event_loop_lag_to_throw: 60_000, max_event_loop_lag_to_throw: 90_000 });
+  await everywhere("the upper bound", (rows) => {
+    return ofWorker(rows).some((row) => row["max_to_throw"] === "90000");
+  });
+  for (let i = 0; i < 20; i++) assert.equal(await answers(), [good, good]);
+  await reload({ min_event_loop_lag_to_throw: 0, max_event_loop_lag_to_throw: 1 });
+  await everywhere("the lower bound", (rows) => {
+    return ofWorker(rows).some((row) => row["max_to_throw"] === "1");
+  });
+  for (const { client } of members.values()) {
+    await until("a refusal by the lag", async () => {
+      client.send(f.Q("SELECT 1"));
+      return await client.replies() === shed;
+    });
+  }
+  await reload({});
+  await everywhere("no bound", (rows) => ofWorker(rows).every(({ reason }) => reason === null));
+  for (let i = 0; i < 20; i++) assert.equal(await answers(), [good, good]);
+});
+
+tests.run();
