@@ -11,16 +11,17 @@ export class EventLoopLag {
   #sum = 0;
   #count = 0;
 
-  constructor(stepMs: number, now: number) {
+  /** The timer has steps of `stepMs`, and is due at `due` for the first time. */
+  constructor(stepMs: number, due: number) {
     this.#stepMs = stepMs;
-    this.#due = now + stepMs;
+    this.#due = due;
   }
 
-  /** The timer has fired. Steps that were missed are not made up for by it. */
-  tick(now: number): void {
+  /** The timer has fired, and is due at `due` for the next time. Steps that it has missed it does not make up for. */
+  tick(now: number, due: number): void {
     const step = this.#stepMs;
     let late = now - this.#due;
-    this.#due = late >= step ? now + step : this.#due + step;
+    this.#due = due;
     if (late >= stoppedMs) {
       this.#sum = this.#count = 0;
       return;

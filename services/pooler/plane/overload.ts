@@ -12,6 +12,7 @@ import {
   latin1Text,
   readyForQuery,
 } from "../../../shared/wire/mod.ts";
+import type { Timer } from "../../../shared/sys/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { EventLoopLag } from "./event_loop_lag.ts";
 import type { Plane } from "./plane.ts";
@@ -59,7 +60,8 @@ export class Overload {
     { readonly said: OverloadWarnings; readonly until: number }
   >();
   readonly #plane: Plane;
-  readonly #lag: EventLoopLag;
+  /** null until there is a timer. */
+  #lag: EventLoopLag | null = null;
   #lagTakenAt: number;
   /** Made once for each decision. */
   #answers = new WeakMap<Share, Answers>();
@@ -67,10 +69,9 @@ export class Overload {
   #isShedding = false;
   #shedBefore = 0;
 
-  constructor(plane: Plane, stepMs: number, random: () => number = Math.random) {
+  constructor(plane: Plane) {
     this.#plane = plane;
-    this.shedding = new Shedding(random);
-    this.#lag = new EventLoopLag(stepMs, plane.reactor.now);
+    this.shedding = new Shedding(Math.random);
     this.#lagTakenAt = plane.reactor.now;
   }
 
@@ -91,9 +92,10 @@ export class Overload {
     this.#apply();
   }
 
-  /** Called in equal steps: how late it comes is the event loop's lag. */
-  sweep(now: number): void {
-    this.#lag.tick(now);
+  /** Called by a timer: how late that comes is the event loop's lag. */
+  sweep(now: number, { dueMs, intervalMs }: Timer): void {
+    this.#lag ??= new EventLoopLag(intervalMs, now);
+    this.#lag.tick(now, dueMs);
     for (const [monitor, { until }] of this.warnings) {
       if (now >= until) this.warnings.delete(monitor);
     }

@@ -32,6 +32,7 @@ import {
   setDeferAccept,
   setKeepAlive,
   setNoDelay,
+  type Timer,
   unlinkUnix,
 } from "../../../shared/sys/mod.ts";
 import { makeCancelKey } from "../../../shared/wire/mod.ts";
@@ -193,7 +194,7 @@ export class Plane {
     this.#lastPeriodAt = reactor.now;
     this.#limitsDivided = start.leaseMs === null;
     this.#timeouts = new Timeouts(this);
-    this.overload = new Overload(this, sweepMs);
+    this.overload = new Overload(this);
     this.budget = new Budget(this, start.leaseMs ?? Infinity);
     this.clientGate = new ClientGate(this, clientsLeaf, refusals.tooManyClients);
     this.mainGates = [this.clientGate];
@@ -267,7 +268,7 @@ export class Plane {
       addresses.push(path);
     }
     for (const listener of this.#listeners) listener.resume();
-    this.reactor.every(sweepMs, () => this.#sweep());
+    const timer = this.reactor.every(sweepMs, () => this.#sweep(timer));
     this.reactor.onBatchEnd = () => this.#afterBatch();
     return addresses;
   }
@@ -555,10 +556,10 @@ export class Plane {
     this.control.flushLog();
   }
 
-  #sweep(): void {
+  #sweep(timer: Timer): void {
     const now = this.reactor.now;
     const thorough = this.#sweeps++ % 10 === 0;
-    this.overload.sweep(now);
+    this.overload.sweep(now, timer);
     const suspended = this.suspension.active;
     if (!suspended) this.#timeouts.sweep(now);
     if (thorough && !suspended) this.#openStanding();
