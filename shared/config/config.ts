@@ -14,7 +14,7 @@ import { formatValue } from "./values.ts";
 
 export type PoolMode = Settings["poolMode"];
 /** Whether new work is refused on overload. */
-export type Shed = "overload" | "never";
+export type Shed = "normal" | "never";
 
 export interface DatabaseConfig {
   /** what clients ask for; "*" in `Config.fallbackDatabase` */
@@ -84,7 +84,7 @@ export interface GroupConfig {
   /** among its siblings; larger goes first */
   readonly priority: number;
   /** never: its queries are not refused when the host is overloaded */
-  readonly shed: "normal" | "never";
+  readonly shed: Shed;
 }
 
 export type GroupConditionKey = typeof groupConditionKeys[number];

@@ -105,7 +105,7 @@ const facility = oneOf(
   "local7",
 );
 const loadBalance = oneOf("round-robin", "disable");
-const shed = oneOf("overload", "never");
+const shed = oneOf("normal", "never");
 
 const SHED_HELP =
   "never: its new transactions and connections are let through whatever is overloaded.";
@@ -414,5 +414,5 @@ export const groupKeys: readonly EntryKey[] = [
   own("min_query_memory", "size", "works", "Memory a query is counted with until something is known of the group's queries. Default 64MB.", MEMORY),
   own("cpu_shares", "int", "works", "Share of the CPU, and of the parent's slots, in proportion to the other groups with the same parent. Default 1024.", { min: 2, max: 262144 }),
   own("priority", "int", "works", "Among the groups with the same parent; larger goes first. Default 0.", { min: -1000, max: 1000 }),
-  own("shed", oneOf("normal", "never"), "works", "Whether its queries may be refused when the host is overloaded. Default normal."),
+  own("shed", shed, "works", "Whether its queries may be refused when the host is overloaded. Default normal."),
 ];
