@@ -1,7 +1,6 @@
 // How late the event loop is: the mean over the moments at which a timer was due.
 
 import { EventLoopLag } from "../../services/pooler/plane/event_loop_lag.ts";
-import { TimerHeap } from "../../shared/sys/timers.ts";
 import { assert, suite } from "../support/harness.ts";
 
 const tests = suite("event loop lag");
@@ -21,11 +20,13 @@ const rows: readonly { what: string; looks: readonly number[]; mean: number }[] 
 
 for (const { what, looks, mean } of rows) {
   tests(`the mean of a timer that is ${what}`, () => {
-    const timers = new TimerHeap();
-    let now = 0;
-    const timer = timers.add(100, 100, () => lag.tick(now, timer.dueMs));
-    const lag = new EventLoopLag(100, timer.dueMs);
-    for (now of looks) timers.fireDue(now);
+    let due = 100;
+    const lag = new EventLoopLag(100, due);
+    for (const now of looks) {
+      // As timers of a reactor: what was missed is skipped.
+      due = due + 100 <= now ? now + 100 : due + 100;
+      lag.tick(now, due);
+    }
     assert.ok(Math.abs(lag.take() - mean) < 1e-6);
     assert.is(lag.take(), 0);
   });
