@@ -163,6 +163,7 @@ export class Bench {
       pgbouncer: this.#programs.pgbouncer,
       pgbouncerUser: unprivilegedUser(),
       certificate: this.#options.tls ? new CertificateAuthority().issue("pooler") : null,
+      scramSecret: null,
     };
   }
 

@@ -30,6 +30,8 @@ export interface Setting {
   readonly pgbouncerUser: User | null;
   /** Whom clients see that have to come by TLS; null = no TLS. */
   readonly certificate: Certificate | null;
+  /** The SCRAM secret of the user, who has to prove it; null = everybody is trusted. */
+  readonly scramSecret: string | null;
 }
 
 export const POOLED_DATABASE = "bench";
@@ -50,7 +52,7 @@ export async function startContender(name: ContenderName, setting: Setting): Pro
   const folder = tempDir(name.id);
   const iniFile = join(folder, "pooler.ini");
   const userFile = join(folder, "userlist.txt");
-  writeFileSync(userFile, `"${setting.user}" ""\n`);
+  writeFileSync(userFile, `"${setting.user}" "${setting.scramSecret ?? ""}"\n`);
   const place = { port, workers, userFile, consolePort: await freePort() };
   writeFileSync(iniFile, renderIni(name, setting, place));
 
@@ -119,7 +121,7 @@ export function renderIni(
   setting: Omit<Setting, "user" | "cores" | "pgbouncerUser">,
   place: Place,
 ): string {
-  const { certificate } = setting;
+  const { certificate, scramSecret } = setting;
   const server = `host=127.0.0.1 port=${setting.serverPort} dbname=${POOLED_DATABASE}`;
   const divisor = name.product === "pgbouncer" ? place.workers : 1;
   return [
@@ -133,7 +135,10 @@ export function renderIni(
     "listen_addr = 127.0.0.1",
     `listen_port = ${place.port}`,
     "unix_socket_dir =",
-    "auth_type = trust",
+    // A storm of logins is to come to the pooler, not to the kernel's retries.
+    ...(scramSecret === null
+      ? ["auth_type = trust"]
+      : ["auth_type = scram-sha-256", "listen_backlog = 4096"]),
     `auth_file = ${place.userFile}`,
     "pool_mode = transaction",
     `default_pool_size = ${Math.ceil(setting.poolSize / divisor)}`,

@@ -10,7 +10,7 @@ const place = { port: 7000, workers: 4, userFile: "/t/userlist.txt", consolePort
 
 const certificate = { certFile: "/t/pooler.crt", keyFile: "/t/pooler.key" };
 
-function ini(id: string, version: number[], tls = false): string {
+function ini(id: string, version: number[], tls = false, scramSecret: string | null = null) {
   const name = CONTENDERS.find((c) => c.id === id)!;
   const setting = {
     serverPort: 5000,
@@ -19,6 +19,7 @@ function ini(id: string, version: number[], tls = false): string {
     maxSessions: 256,
     pgbouncer: { path: "/usr/sbin/pgbouncer", version },
     certificate: tls ? certificate : null,
+    scramSecret,
   };
   return renderIni(name, setting, name.shape === "fleet" ? place : { ...place, workers: 1 });
 }
@@ -48,6 +49,17 @@ test("renderIni() has clients come by TLS if that is asked for, to each product"
       "\nclient_tls_sslmode = require\nclient_tls_cert_file = /t/pooler.crt\nclient_tls_key_file = /t/pooler.key\n",
     );
     assert.not.match(ini(id, [1, 18]), "tls");
+  }
+});
+
+test("renderIni() has clients prove who they are if there is a secret, and room for all at once", () => {
+  for (const { id } of CONTENDERS) {
+    assert.match(
+      ini(id, [1, 21], false, "x"),
+      "\nauth_type = scram-sha-256\nlisten_backlog = 4096\n",
+    );
+    assert.match(ini(id, [1, 21]), "\nauth_type = trust\nauth_file");
+    assert.not.match(ini(id, [1, 21]), "listen_backlog");
   }
 });
 

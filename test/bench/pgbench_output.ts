@@ -59,16 +59,29 @@ export interface LatencySummary {
   readonly p99Ms: number;
 }
 
+/** Of the clock, from one moment on and before another. */
+export interface Span {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
 /**
  * Summarises the logs of all pgbench threads: lines of "client transaction microseconds script
- * second microsecond". A transaction that failed has a word where the time would be: no latency.
+ * second microsecond", the last two being when it ended; of those that ended in `span` if one is given. A
+ * transaction that failed has a word where the time would be: no latency.
  */
-export function summariseLatencies(logs: readonly string[]): LatencySummary | null {
+export function summariseLatencies(logs: readonly string[], span?: Span): LatencySummary | null {
   const micros: number[] = [];
   for (const log of logs) {
     for (const line of log.split("\n")) {
-      const value = Number(line.split(" ", 3)[2] ?? "");
-      if (line !== "" && Number.isFinite(value)) micros.push(value);
+      const fields = line.split(" ");
+      const value = Number(fields[2] ?? "");
+      if (line === "" || !Number.isFinite(value)) continue;
+      if (span !== undefined) {
+        const endMs = Number(fields[4]) * 1000 + Number(fields[5]) / 1000;
+        if (!(endMs >= span.fromMs && endMs < span.toMs)) continue;
+      }
+      micros.push(value);
     }
   }
   if (micros.length === 0) return null;

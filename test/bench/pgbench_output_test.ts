@@ -70,6 +70,16 @@ test("summariseLatencies() takes the quantiles over the logs of all threads", ()
   assert.equal(summary, { samples: 101, p50Ms: 51, p99Ms: 100 });
 });
 
+test("summariseLatencies() takes what ended in the span it is given", () => {
+  const log = [10, 20, 30, 40].map((ms) => `0 1 ${ms * 1000} 0 1700000000 ${ms * 1000} 5`).join(
+    "\n",
+  );
+  const at = 1_700_000_000_000;
+  const span = (from: number, to: number) => ({ fromMs: at + from, toMs: at + to });
+  assert.equal(summariseLatencies([log], span(20, 40)), { samples: 2, p50Ms: 25, p99Ms: 29.9 });
+  assert.is(summariseLatencies([log], span(41, 50)), null);
+});
+
 test("summariseLatencies() leaves failed transactions out when the log names them", () => {
   const summary = summariseLatencies(["0 1 250 0 1 1\n0 2 failed 0 1 1\n0 3 750 0 1 1\n"]);
   assert.equal(summary?.samples, 2);

@@ -41,6 +41,14 @@ test("bench measures PgBouncer and reports it as Markdown and as JSON", async ()
   assert.ok(result.idle[0]!.restBytes > 1e6);
 });
 
+test("the benchmark of login storms measures logins and who stays meanwhile", async () => {
+  const storm = join(import.meta.dirname!, "../bench/storm.ts");
+  const tiny = ["--contenders", "pgbouncer", "--clients", "100", "--rounds", "1", "--quiet", "2"];
+  const run = await ManagedProcess.launch({ command: [...runtimeCommand(), storm, ...tiny] });
+  assert.is((await run.ended(50_000)).code, 0, run.output());
+  assert.match(run.stdout(), /^\| pgbouncer \| \d+ \| 1\.00 \| [\d.]+ \| [\d.]+ \| [\d.]+ \|$/m);
+});
+
 test("bench stops everything it started when it is interrupted", async () => {
   const run = await bench(...TINY, "--protocols", "simple", "--rounds", "1000");
   await run.ready("the first measurement", () => run.stderr().includes("round 1 of 1000"));
