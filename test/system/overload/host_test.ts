@@ -23,8 +23,8 @@ let supervisor: string;
 /** A console and a client of each worker. */
 const members = new Map<string, { console: RawClient; client: RawClient }>();
 
-const ini = (settings: Record<string, string | number>) => ({
-  databases: { shop: `host=127.0.0.1 port=${postgres.port} dbname=postgres` },
+const ini = (settings: Record<string, string | number>, more = "") => ({
+  databases: { shop: `host=127.0.0.1 port=${postgres.port} dbname=postgres ${more}` },
   pgbouncer: {
     bus_url: `nats://${encodeURIComponent(nats.token)}@127.0.0.1:${nats.port}`,
     ...settings,
@@ -134,6 +134,13 @@ tests("a decision about a host holds on its workers, and one about another on no
       shed_transactions: "1",
       shed_connections: "0",
     });
+  }
+  // A database that is spared from now on is, and one that is not any more is not.
+  const { console } = [...members.values()][0]!;
+  for (const [more, answer] of [["shed=never", good], ["", shed]] as const) {
+    pooler.rewrite(ini({}, more));
+    await console.query("RELOAD");
+    assert.equal(await answers(), [answer, answer]);
   }
   const over = sayToHost(supervisor, 0);
   await everywhere("it to be over", (rows) => rows.some((row) => row["reason"] === over));
