@@ -118,6 +118,15 @@ for (const { what, said, lag, transactions = [0, 0], connections = [0, 0] } of r
       ["shop", "other"].map((name) => shedding.risk(work, name)?.share.probability ?? 0);
     assert.equal(of("transactions"), transactions);
     assert.equal(of("connections"), connections);
+    for (
+      const [work, wanted] of [["transactions", transactions], [
+        "connections",
+        connections,
+      ]] as const
+    ) {
+      const strongest = shedding.strongest(work)?.share.probability ?? 0;
+      assert.is(strongest, Math.max(...wanted), work);
+    }
   });
 }
 
@@ -137,10 +146,11 @@ tests("a decision holds for three intervals from when it was heard", () => {
 
 tests("a limit on the lag that is taken away sheds nothing more", () => {
   const shedding = new Shedding(always);
-  shedding.lag(500, { min: 1, max: 2 }, 0, 1000);
+  assert.not(shedding.lag(500, { min: 2, max: 2 }, 0, 1000));
+  assert.ok(shedding.lag(500, { min: 1, max: 2 }, 0, 1000));
   assert.is(shedding.risk("transactions", "shop")?.source.scope, "worker");
   assert.is(shedding.risk("connections", "shop"), null);
-  shedding.lag(500, { min: 2, max: 2 }, 1, 1000);
+  assert.ok(shedding.lag(500, { min: 2, max: 2 }, 1, 1000));
   assert.is(shedding.risk("transactions", "shop"), null);
 });
 

@@ -20,7 +20,7 @@ import type { Pool } from "./pool.ts";
 import { zeroAt } from "./prepared.ts";
 import { error, overloaded, type Refusal } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
-import { type Risk, type Share, Shedding, type Source, type Work } from "./shedding.ts";
+import { type Share, Shedding, type Source, type Work } from "./shedding.ts";
 
 /** A monitor says its warnings every five seconds. */
 const warningsValidMs = 15_000;
@@ -105,16 +105,16 @@ export class Overload {
     if (now - this.#lagTakenAt >= overloadIntervalMs) {
       this.#lagTakenAt = now;
       const bounds = { min: minEventLoopLagToThrowMs, max: maxEventLoopLagToThrowMs };
-      this.shedding.lag(this.#lag.take(), bounds, now, overloadIntervalMs + lagSlackMs);
-      isNew = true;
+      const lag = this.#lag.take();
+      if (this.shedding.lag(lag, bounds, now, overloadIntervalMs + lagSlackMs)) isNew = true;
     }
     if (isNew) this.#apply();
   }
 
   /** The probability that a new transaction is refused to clients of a database. */
   probabilityOf(database: string): number {
-    if (this.isExempt(database)) return 0;
-    return this.shedding.risk("transactions", database)?.share.probability ?? 0;
+    const risk = this.shedding.risk("transactions", database);
+    return risk === null || this.isExempt(database) ? 0 : risk.share.probability;
   }
 
   #apply(): void {
@@ -125,12 +125,8 @@ export class Overload {
   }
 
   #tellLog(): void {
-    let strongest: Risk | null = null;
-    for (const source of this.shedding.sources) {
-      for (const share of [source.transactions, source.connections, ...source.own.values()]) {
-        if (share.probability > (strongest?.share.probability ?? 0)) strongest = { share, source };
-      }
-    }
+    const strongest = this.shedding.strongest("transactions") ??
+      this.shedding.strongest("connections");
     if ((strongest !== null) === this.#isShedding) return;
     this.#isShedding = strongest !== null;
     const shed = [...this.shed.values()].reduce(
@@ -267,6 +263,7 @@ export class Overload {
 
   /** Why a client that has sent its startup packet is not let in; null = it goes on. */
   loginRefusal({ database: asked, user }: ClientSession): Refusal | null {
+    if (this.shedding.strongest("connections") === null) return null;
     const { config, strangers } = this.#plane;
     // Nobody is to learn by it which databases exist.
     const database = lookupDatabase(config, asked) === null

@@ -75,12 +75,12 @@ export class Shedding {
     });
   }
 
-  /** How late this worker looks at its events; it holds until it is said again, or for `validMs`. */
-  lag(lagMs: number, bounds: Bounds, now: number, validMs: number): void {
-    if (!isLimit(bounds)) {
-      this.#sources.delete("worker");
-      return;
-    }
+  /**
+   * How late this worker looks at its events; it holds until it is said again, or for `validMs`. Whether that changes
+   * anything.
+   */
+  lag(lagMs: number, bounds: Bounds, now: number, validMs: number): boolean {
+    if (!isLimit(bounds)) return this.#sources.delete("worker");
     this.#set("worker", {
       scope: "worker",
       name: "",
@@ -92,6 +92,7 @@ export class Shedding {
       own: nobody,
       until: now + validMs,
     });
+    return true;
   }
 
   #set(key: string, source: Source): void {
@@ -117,6 +118,20 @@ export class Shedding {
       if (source.database !== null && source.database !== database) continue;
       const share = shareOf(source, work, database);
       if (share.probability > (found?.share.probability ?? 0)) found = { share, source };
+    }
+    return found;
+  }
+
+  /** The strongest reason to refuse such work on any database; null = none is refused. */
+  strongest(work: Work): Risk | null {
+    let found: Risk | null = null;
+    for (const source of this.#sources.values()) {
+      const shares = work === "connections"
+        ? [source.connections]
+        : [source.transactions, ...source.own.values()];
+      for (const share of shares) {
+        if (share.probability > (found?.share.probability ?? 0)) found = { share, source };
+      }
     }
     return found;
   }
