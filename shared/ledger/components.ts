@@ -6,7 +6,7 @@
 import type { LeafRules } from "./accounts.ts";
 import type { Cell } from "./cell.ts";
 import { type FillAccount, Taker } from "./fill.ts";
-import { holdsClients, isSticky } from "./leaf.ts";
+import { isSticky, slotsOf } from "./leaf.ts";
 import { UNLIMITED } from "./messages.ts";
 
 export class Account implements FillAccount {
@@ -45,7 +45,7 @@ export class ChargedLeaf extends Taker {
   readonly key: string;
   readonly accounts: readonly Account[];
   readonly sticky: boolean;
-  readonly ofClients: boolean;
+  readonly slots: ReturnType<typeof slotsOf>;
   /** nobody can have more of it */
   readonly cap: number;
   cells = 0;
@@ -61,7 +61,7 @@ export class ChargedLeaf extends Taker {
     this.key = key;
     this.accounts = accounts;
     this.sticky = sticky;
-    this.ofClients = holdsClients(key);
+    this.slots = slotsOf(key);
     this.cap = Math.min(UNLIMITED, ...accounts.map(({ cap }) => cap));
   }
 

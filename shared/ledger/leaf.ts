@@ -14,13 +14,16 @@ export type Leaf =
   /** client connections: all of them, those to a database, those of a user */
   | { readonly kind: "clients" }
   | { readonly kind: "clients/db"; readonly database: string }
-  | { readonly kind: "clients/user"; readonly user: string };
+  | { readonly kind: "clients/user"; readonly user: string }
+  /** what a resource group runs: transactions, or what its clients' pool mode makes of them */
+  | { readonly kind: "group"; readonly group: string };
 
 /** A leaf of server connections: PostgreSQL shows them, and they may outlive their worker. */
 export type ServerLeaf = Extract<Leaf, { readonly user: string; readonly database: string }>;
 
 export const clientsLeaf = "clients";
 const direct = "direct:";
+const groups = "group:";
 
 export function poolLeaf(database: string, user: string): string {
   return `pool:${encodeName(database)}/${encodeName(user)}`;
@@ -42,36 +45,44 @@ export function clientsUserLeaf(user: string): string {
   return `clients/user:${encodeName(user)}`;
 }
 
+export function groupLeaf(group: string): string {
+  return `${groups}${encodeName(group)}`;
+}
+
 /** What a key says; null when it is malformed, or another spelling of a leaf that has a key. */
 export function parseLeaf(key: string): Leaf | null {
   if (key.length > LEAF_LENGTH_MAX) return null;
   if (key === clientsLeaf) return { kind: "clients" };
   const [, kind, first, second] =
-    /^(pool|reserve|direct|clients\/db|clients\/user):([^/]+)(?:\/([^/]+))?$/
+    /^(pool|reserve|direct|clients\/db|clients\/user|group):([^/]+)(?:\/([^/]+))?$/
       .exec(key) ?? [];
-  if (kind === undefined || kind.startsWith("clients") !== (second === undefined)) return null;
+  if (kind === undefined) return null;
+  const isOfServers = kind !== "group" && !kind.startsWith("clients");
+  if (isOfServers !== (second !== undefined)) return null;
   const name = decodeName(first!);
   if (name === null) return null;
   if (kind === "clients/db") return { kind, database: name };
   if (kind === "clients/user") return { kind, user: name };
+  if (kind === "group") return { kind, group: name };
   const user = decodeName(second!);
   return user === null ? null : { kind: kind as ServerLeaf["kind"], database: name, user };
 }
 
-/** As `parseLeaf`; null for leaves of clients as well. */
+/** As `parseLeaf`; null for leaves of anything else as well. */
 export function parseServerLeaf(key: string): ServerLeaf | null {
   const leaf = parseLeaf(key);
   return leaf !== null && "database" in leaf && "user" in leaf ? leaf : null;
 }
 
-/** Its slots are clients, not server connections. */
-export function holdsClients(key: string): boolean {
-  return key.startsWith(clientsLeaf);
+/** What its slots are. What PostgreSQL shows of a worker are server connections, and queries run on some of them. */
+export function slotsOf(key: string): "servers" | "clients" | "queries" {
+  if (key.startsWith(groups)) return "queries";
+  return key.startsWith(clientsLeaf) ? "clients" : "servers";
 }
 
 /** What is held of it is never taken away: nobody is disconnected to make room. */
 export function isSticky(key: string): boolean {
-  return holdsClients(key) || key.startsWith(direct);
+  return key.startsWith(clientsLeaf) || key.startsWith(direct);
 }
 
 /** A name as it stands in a key. */

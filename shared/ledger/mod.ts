@@ -9,6 +9,7 @@ export {
   clientsLeaf,
   clientsUserLeaf,
   directLeaf,
+  groupLeaf,
   LEAF_LENGTH_MAX,
   parseLeaf,
   parseServerLeaf,

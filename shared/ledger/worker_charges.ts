@@ -66,7 +66,9 @@ export class WorkerCharges {
   /** Server connections, by its last reports. */
   get heldServers(): number {
     let held = 0;
-    for (const { leaf, held: count } of this.cells.values()) if (!leaf.ofClients) held += count;
+    for (const { leaf, held: count } of this.cells.values()) {
+      if (leaf.slots === "servers") held += count;
+    }
     return held;
   }
 
@@ -99,7 +101,8 @@ export class WorkerCharges {
   /** PostgreSQL shows so many backends of it; the others of its server connections are no more. */
   shown(backends: ReadonlyMap<string, number>, floorsEndAfterMs: number, now: number): void {
     for (const [key, cell] of this.cells) {
-      if (cell.leaf.ofClients) continue;
+      // It may run other queries on these than it did.
+      if (cell.leaf.slots !== "servers") continue;
       const count = backends.get(key) ?? 0;
       if (!isSlots(count)) continue;
       cell.emptySince = count > 0 ? Infinity : Math.min(cell.emptySince, now);
@@ -112,8 +115,12 @@ export class WorkerCharges {
   /** Its process is no more, and opens nothing; PostgreSQL shows so many backends that it has left. */
   left(backends: ReadonlyMap<string, number>): void {
     this.setLive(false);
+    let all = 0;
+    for (const count of backends.values()) all += count;
     for (const [key, cell] of this.cells) {
-      const count = cell.leaf.ofClients ? 0 : backends.get(key) ?? 0;
+      const { slots } = cell.leaf;
+      // Which of the backends still run a query, and of which group, nobody knows.
+      const count = slots === "queries" ? all : slots === "clients" ? 0 : backends.get(key) ?? 0;
       if (!isSlots(count) || count >= cell.charge) continue;
       cell.shown(count, false, this.#books.seq);
       this.#books.components.stir(cell.leaf.component);

@@ -1,5 +1,6 @@
 // The accounts of the ledger's simulation: pools of several databases and users, joined to components by caps of
-// databases and users, connections outside of pools under the same caps, and clients. A reload makes a new version of the caps; processes learn of it at their own time.
+// databases and users, connections outside of pools under the same caps, clients, and a tree of resource groups. A
+// reload makes a new version of the caps; processes learn of it at their own time.
 
 import type { LeafRule, LeafRules } from "../../shared/ledger/mod.ts";
 import type { Chance } from "./simulated_world.ts";
@@ -17,6 +18,8 @@ export interface Topology {
   readonly directs: readonly Pool[];
   /** Databases and users that clients come for; each client charges up to three leaves. */
   readonly guests: readonly Pool[];
+  /** Resource groups, each after its parent: a query has a slot of its group and of each above. */
+  readonly groups: readonly { readonly leaf: string; readonly parent: string | null }[];
   readonly accountsOf: ReadonlyMap<string, readonly string[]>;
   readonly leaves: readonly string[];
 }
@@ -47,7 +50,15 @@ export function makeTopology(chance: Chance, many: boolean): Topology {
     accountsOf.set(`clients/db:${database}`, [`clients/db:${database}`]);
     accountsOf.set(`clients/user:${user}`, [`clients/user:${user}`]);
   }
-  return { pools, directs, guests, accountsOf, leaves: [...accountsOf.keys()] };
+  const groups: { leaf: string; parent: string | null }[] = [];
+  const grouped = many || chance.yes(0.5) ? 0 : chance.whole(1, 5);
+  for (let g = 0; g < grouped; g++) {
+    const leaf = `group:g${g}`;
+    const parent = g > 0 && chance.yes(0.7) ? chance.pick(groups).leaf : null;
+    accountsOf.set(leaf, [leaf]);
+    groups.push({ leaf, parent });
+  }
+  return { pools, directs, guests, groups, accountsOf, leaves: [...accountsOf.keys()] };
 }
 
 /** One version of the caps: an account that is not in the map has none. */
@@ -60,6 +71,8 @@ export function makeCaps(chance: Chance, topology: Topology): Map<string, number
     if (leaf === "clients") caps.set(leaf, chance.whole(2, 20));
     else if (leaf.startsWith("clients/")) {
       if (chance.yes(0.5)) caps.set(leaf, chance.whole(1, 12));
+    } else if (leaf.startsWith("group:")) {
+      if (chance.yes(0.8)) caps.set(leaf, chance.whole(1, chance.pick([3, 8, 20])));
     } else if (leaf.startsWith("pool:")) {
       for (const account of accounts.slice(1)) {
         if (!caps.has(account) && chance.yes(0.3)) caps.set(account, chance.whole(1, 20));
@@ -78,7 +91,7 @@ export function reloadCaps(chance: Chance, topology: Topology, caps: Caps): Caps
     if (!chance.yes(0.35)) continue;
     const cap = fresh.get(account);
     if (cap !== undefined) next.set(account, cap);
-    else if (account.startsWith("db:") || account.startsWith("user:")) next.delete(account);
+    else if (/^(db|user|group):/.test(account)) next.delete(account);
   }
   return next;
 }
@@ -96,7 +109,7 @@ export class Version {
         const cap = caps.get(name);
         return cap === undefined ? [] : [{ name, cap }];
       });
-      made.set(leaf, { accounts, sticky: !leaf.startsWith("pool:") });
+      made.set(leaf, { accounts, sticky: !/^(pool|group):/.test(leaf) });
     }
     this.rules = (leaf) => made.get(leaf) ?? null;
   }

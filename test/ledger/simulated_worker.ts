@@ -1,5 +1,5 @@
 // A worker of the ledger's simulation: a real LeaseTable, and around it what the data plane does with it. It opens
-// and closes server connections and admits clients as its demand says and its leases allow, and reports.
+// and closes server connections, admits clients and runs queries of groups as its demand says and its leases allow, and reports.
 // It also answers what the checks ask: how much it may still act on.
 
 import type { Grant, LeafRules, Lease, LeaseTable, Report } from "../../shared/ledger/mod.ts";
@@ -52,6 +52,18 @@ export interface WorkerPool {
   ending: number;
 }
 
+/** A resource group. A query needs a slot of it and of all groups above. */
+export interface WorkerGroup {
+  readonly lease: Lease;
+  readonly parent: WorkerGroup | null;
+  /** Queries of its own: those that are to run, that run, and of these those that are about to end. */
+  demand: number;
+  running: number;
+  ending: number;
+  /** What it and the groups below could use of the slots above it. */
+  useful: number;
+}
+
 interface Guests {
   readonly leases: readonly Lease[];
   demand: number;
@@ -64,6 +76,7 @@ export class Worker extends Node {
   readonly table: LeaseTable;
   readonly pools: readonly WorkerPool[];
   readonly clientLeases: readonly Lease[];
+  readonly groups: readonly WorkerGroup[];
   diedAt: number | null = null;
   /** Transactions end within this time, save few that last long. */
   transactionMs = 400;
@@ -110,6 +123,18 @@ export class Worker extends Node {
       admitted: 0,
     }));
     this.clientLeases = [...new Set(this.#guests.flatMap(({ leases }) => leases))];
+    const groups: WorkerGroup[] = [];
+    for (const { leaf, parent } of topology.groups) {
+      groups.push({
+        lease: this.table.lease(leaf),
+        parent: groups.find(({ lease }) => lease.leaf === parent) ?? null,
+        demand: 0,
+        running: 0,
+        ending: 0,
+        useful: 0,
+      });
+    }
+    this.groups = groups;
     this.run(() => this.#tick());
   }
 
@@ -118,7 +143,7 @@ export class Worker extends Node {
   }
 
   leases(): Lease[] {
-    return [...this.pools.map(({ lease }) => lease), ...this.clientLeases];
+    return [...this.pools, ...this.groups].map(({ lease }) => lease).concat(this.clientLeases);
   }
 
   override crash(): void {
@@ -138,6 +163,9 @@ export class Worker extends Node {
         const guests = chance.pick(this.#guests);
         guests.demand = none ? 0 : chance.whole(1, Math.min(most, 10));
         this.#seatGuests();
+      } else if (this.groups.length > 0 && chance.yes(0.4)) {
+        chance.pick(this.groups).demand = none ? 0 : chance.whole(1, most);
+        this.#runQueries();
       } else {
         const pool = chance.pick(this.pools);
         pool.demand = none ? 0 : chance.whole(1, pool.isDirect ? Math.min(most, 5) : most);
@@ -152,6 +180,11 @@ export class Worker extends Node {
     this.#work(pool);
   }
 
+  demandQueries(group: WorkerGroup, demand: number): void {
+    group.demand = demand;
+    this.#runQueries();
+  }
+
   // Messages
 
   onGrant(grant: Grant): void {
@@ -164,6 +197,7 @@ export class Worker extends Node {
       if (pool !== undefined) this.#work(pool);
     }
     this.#seatGuests();
+    this.#runQueries();
   }
 
   onLeader(epoch: number): void {
@@ -180,6 +214,7 @@ export class Worker extends Node {
       this.#work(pool);
     }
     this.#seatGuests();
+    this.#runQueries();
     if (this.#fullReportDue || now - this.#fullReportAt >= 1000) {
       this.#fullReportDue = false;
       this.#fullReportAt = now;
@@ -352,6 +387,41 @@ export class Worker extends Node {
     }
   }
 
+  // Queries of groups
+
+  /** One that runs is never taken away: what is asked back is given when it has ended. */
+  #runQueries(): void {
+    if (this.groups.length === 0) return;
+    const { chance } = this.world;
+    this.#expire();
+    for (const group of this.groups) {
+      const path = pathOf(group);
+      while (group.running < group.demand && path.every(({ lease }) => lease.room > 0)) {
+        group.running++;
+        for (const { lease } of path) this.#hold(lease, 1);
+      }
+      const tooMany = Math.max(
+        group.running - group.demand,
+        ...path.map(({ lease }) => Math.min(group.running, lease.held - lease.limit)),
+      );
+      while (group.ending < tooMany) {
+        group.ending++;
+        const long = chance.yes(this.longTransactions);
+        this.after(chance.between(1, long ? 10_000 : this.transactionMs), () => {
+          group.ending--;
+          group.running--;
+          for (const { lease } of path) this.#hold(lease, -1);
+          this.#runQueries();
+        });
+      }
+      group.useful = Math.max(group.demand, group.running);
+    }
+    for (const { lease, parent, useful } of this.groups.toReversed()) {
+      this.#want(lease, Math.max(lease.held, useful));
+      if (parent !== null) parent.useful += Math.min(useful, lease.granted);
+    }
+  }
+
   #hold(lease: Lease, change: number): void {
     lease.held += change;
     lease.touch();
@@ -366,6 +436,14 @@ export class Worker extends Node {
   }
 
   // What the checks ask
+
+  /** Queries of a group that may run. Of a dead worker those go on that were begun, on backends that are left. */
+  queries({ lease }: WorkerGroup): number {
+    if (this.alive) return Math.max(lease.limit, lease.granted, lease.held);
+    let left = 0;
+    for (const { backends } of this.pools) left += backends.real;
+    return Math.min(lease.held, left);
+  }
 
   /**
    * How many slots of a leaf this worker may take without another message: what its lease allows if it is asked
@@ -384,6 +462,11 @@ export class Worker extends Node {
     if (silentMs > 20 * leaseMs && (mayHaveSlept || lease.held <= lease.opening)) return has;
     return Math.max(lease.floor, has);
   }
+}
+
+/** The group and all above it. */
+function pathOf(group: WorkerGroup): WorkerGroup[] {
+  return group.parent === null ? [group] : [group, ...pathOf(group.parent)];
 }
 
 function reportText(report: Report): string {

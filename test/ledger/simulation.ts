@@ -497,6 +497,9 @@ class Simulation implements Cluster {
         for (const pool of worker.pools) {
           worker.demand(pool.leaf, chance.yes(0.3) ? 0 : chance.whole(1, this.#mostOf(pool)));
         }
+        for (const group of worker.groups) {
+          worker.demandQueries(group, chance.yes(0.3) ? 0 : chance.whole(1, chance.pick([2, 20])));
+        }
       }
       this.#runFor(SETTLED_MS);
       this.#checkShares("with new demand");

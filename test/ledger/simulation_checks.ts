@@ -70,6 +70,12 @@ export class ExactRule {
           this.#floors[at]! += floor;
         }
       }
+      for (const group of worker.groups) {
+        const queries = worker.queries(group);
+        for (const at of this.#accountsOfLeaf.get(group.lease.leaf)!) {
+          this.#potential[at]! += queries;
+        }
+      }
       if (!worker.alive) continue;
       for (const lease of worker.clientLeases) {
         const potential = worker.potential(lease, null);
@@ -107,6 +113,7 @@ export class ExactRule {
     const lines = this.#cluster.workers.flatMap((worker) => {
       const leases: [Lease, number][] = [
         ...worker.pools.map(({ lease, backends }): [Lease, number] => [lease, backends.open]),
+        ...worker.groups.map(({ lease }): [Lease, number] => [lease, 0]),
         ...worker.clientLeases.map((lease): [Lease, number] => [lease, 0]),
       ];
       return leases.filter(([{ leaf }]) => this.#accountsOfLeaf.get(leaf)!.includes(at)).map((
@@ -168,9 +175,9 @@ interface Cell {
   hasOne: boolean;
 }
 
-/** Clients need slots of several leases at once. */
-function isOfClients({ leaf }: Lease): boolean {
-  return leaf.startsWith("clients");
+/** Clients, and queries of groups, need slots of several leases at once. */
+function needsSeveral({ leaf }: Lease): boolean {
+  return /^(clients|group:)/.test(leaf);
 }
 
 /** Averages of demand are at the demand but for this. */
@@ -210,7 +217,7 @@ export class Shares {
   /** Those that have to wait for their turn now and then, if there are slots that nobody keeps for himself. */
   waiting(): { readonly worker: Worker; readonly lease: Lease }[] {
     return this.#cells.filter(({ lease, accounts }) =>
-      !isOfClients(lease) && lease.wanted > 0 && this.isScarce(lease.leaf) &&
+      !needsSeveral(lease) && lease.wanted > 0 && this.isScarce(lease.leaf) &&
       accounts.every(({ name, cap }) => this.#stuck(name) < cap)
     );
   }
@@ -242,7 +249,7 @@ export class Shares {
         return `${what} is asked for what it may keep`;
       }
       if (cell.accounts.some(({ name }) => this.#scarce.has(name))) continue;
-      if (!isOfClients(lease) && lease.held < Math.min(lease.wanted, lease.granted)) {
+      if (!needsSeveral(lease) && lease.held < Math.min(lease.wanted, lease.granted)) {
         return `${what} does not use what it has`;
       }
       if (Math.max(lease.granted, sticky ? lease.held : 0) >= lease.wanted) continue;
@@ -308,6 +315,10 @@ export class Shares {
         if (!accounts.some(({ name }) => scarce.has(name))) continue;
         for (const { name } of accounts) scarce.add(name);
       }
+    }
+    // What is wanted of a group depends on what there is of those below.
+    if ([...scarce].some((name) => name.startsWith("group:"))) {
+      for (const name of this.#members.keys()) if (name.startsWith("group:")) scarce.add(name);
     }
     return scarce;
   }
