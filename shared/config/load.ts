@@ -61,6 +61,11 @@ const ENTRIES: Readonly<Record<string, readonly [what: string, key: string]>> = 
   users: ["user", "user parameter"],
   groups: ["group", "group parameter"],
 };
+/** What has less of an effect than its name says. */
+const PARTLY = [
+  ["cpu_shares", "divides the slots of the parent; that it divides CPU time is not in effect yet"],
+  ["soft_max_memory", "counts what queries are estimated to need: nothing is measured yet"],
+] as const;
 const STARTUP_KEYS: readonly string[] = [
   "client_encoding",
   "datestyle",
@@ -139,7 +144,11 @@ class Loader {
       if (entry.section === "group_rules") groups.addRule(entry);
       if (entry.section !== "groups") continue;
       const values = this.#readPairs(entry, groupKeys);
-      if (values !== null) groups.addGroup(entry, values);
+      if (values === null) continue;
+      for (const [key, effect] of PARTLY) {
+        if (values.has(key)) this.#warn(entry, `group ${quote(entry.key)}: ${key} ${effect}`);
+      }
+      groups.addGroup(entry, values);
     }
     const unmatchedAt = this.#placeOf("unmatched_group");
     const sections = groups.finish(this.#settings.unmatchedGroup, unmatchedAt);
@@ -189,8 +198,6 @@ class Loader {
       const { name } = section;
       if (name === "peers") {
         this.#warn(section, "section [peers] is not needed: workers find each other on the bus");
-      } else if (GROUP_SECTIONS.includes(name)) {
-        this.#problem(section, `section [${name}]: this version has no resource groups`);
       } else if (!SECTIONS.includes(name)) {
         this.#problem(section, `invalid section ${quote(name)}${didYouMean(name, SECTIONS)}`);
       } else if (name === "pgbouncer" && main?.name === name) {

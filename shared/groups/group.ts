@@ -34,6 +34,8 @@ export class Group {
   queued = 0;
   /** bytes that running queries are counted with */
   memory = 0;
+  /** the most that ran at once since somebody set it back */
+  peak = 0;
   ownRunning = 0;
   ownQueued = 0;
   ownMemory = 0;
@@ -90,11 +92,16 @@ export class Group {
       : null;
   }
 
-  /** What keeps one more from waiting in it; null: nothing does. */
-  closed(): Limit | null {
+  /** It lacks a slot that the mesh may have. */
+  get isShort(): boolean {
+    return this.running >= this.lease && this.lease < this.settings.maxConcurrentQueries;
+  }
+
+  /** What keeps one more from waiting in it where so many do; null: nothing does. */
+  closed(queued: number): Limit | null {
     const { queueing, maxQueued } = this.settings;
     if (!queueing) return Limit.queueing;
-    return maxQueued > 0 && this.queued >= maxQueued ? Limit.maxQueued : null;
+    return maxQueued > 0 && queued >= maxQueued ? Limit.maxQueued : null;
   }
 
   /** bytes that its next query is counted with */
@@ -102,14 +109,25 @@ export class Group {
     return this.history.isEmpty ? this.settings.minQueryMemory : this.history.estimate;
   }
 
-  /** Slots that could be used here if there were as many: what runs, and what waits for nothing but slots. */
+  /**
+   * Slots that could be used here if there were as many: what runs, and what waits for nothing but slots of this group
+   * or one above it. So no slots are asked for here for queries that lack one of a group below.
+   */
   get demand(): number {
     if (this.full() === Limit.softMaxMemory) return this.running;
     let demand = this.ownRunning + this.ownQueued;
-    for (const child of this.children) demand += child.demand;
+    for (const child of this.children) demand += Math.min(child.demand, child.slots);
     const { maxConcurrentQueries } = this.settings;
     const useful = maxConcurrentQueries > 0 ? Math.min(maxConcurrentQueries, demand) : demand;
     return Math.max(this.running, useful);
+  }
+
+  /** That it may use, or does. */
+  get slots(): number {
+    const { maxConcurrentQueries } = this.settings;
+    return maxConcurrentQueries === 0
+      ? Infinity
+      : Math.max(this.running, Math.min(maxConcurrentQueries, this.lease));
   }
 
   enqueue(ticket: Ticket): void {

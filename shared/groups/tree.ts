@@ -60,9 +60,10 @@ export class AdmissionTree<Owner = unknown> {
 
   /**
    * A query is to begin. `refused`: the ticket's `fullGroup` and `fullLimit` say why it cannot run,
-   * `closedGroup` and `closedLimit` why it cannot wait. `queued`: `next` gives it back one day.
+   * `closedGroup` and `closedLimit` why it cannot wait; with `mayWait` it can all the same. `queued`: `next` gives it
+   * back one day.
    */
-  request(ticket: Ticket<Owner>, group: Group, now: number): Verdict {
+  request(ticket: Ticket<Owner>, group: Group, now: number, mayWait = false): Verdict {
     expect(ticket, TicketState.idle);
     if (group.isGone) throw new Error(`group "${group.name}" is gone`);
     if (this.#findFull(ticket, group) === null) {
@@ -70,12 +71,8 @@ export class AdmissionTree<Owner = unknown> {
       ticket.state = TicketState.running;
       return Verdict.run;
     }
-    for (let node: Group | null = group; node !== null; node = node.parent) {
-      const closed = node.closed();
-      if (closed === null) continue;
-      ticket.closedGroup = node;
-      ticket.closedLimit = closed;
-      for (let each: Group | null = group; each !== null; each = each.parent) each.refused++;
+    if (!mayWait && this.#findClosed(ticket, group) !== null) {
+      this.#countRefused(group);
       return Verdict.refused;
     }
     ticket.group = group;
@@ -107,6 +104,26 @@ export class AdmissionTree<Owner = unknown> {
       this.#outlet.remove(ticket);
       this.#clear(ticket);
     }
+  }
+
+  /** Whether one that waits does so although its group, or one above, is closed to it. */
+  isIntruder(ticket: Ticket<Owner>): boolean {
+    expect(ticket, TicketState.queued);
+    return this.#findClosed(ticket, ticket.group!) !== null;
+  }
+
+  /** Such a one is refused after all: the ticket says why, as after `request`. */
+  refuse(ticket: Ticket<Owner>, now: number): void {
+    expect(ticket, TicketState.queued);
+    const group = ticket.group!;
+    this.#findFull(ticket, group);
+    this.#findClosed(ticket, group);
+    this.cancel(ticket, now);
+    this.#countRefused(group);
+  }
+
+  #countRefused(group: Group): void {
+    for (let node: Group | null = group; node !== null; node = node.parent) node.refused++;
   }
 
   /** The next ticket that has waited, and what has become of it; to be called until there is none. */
@@ -234,6 +251,19 @@ export class AdmissionTree<Owner = unknown> {
     return null;
   }
 
+  /** The nearest group in which it may not wait, noted in the ticket; null: it may. */
+  #findClosed(ticket: Ticket, group: Group): Group | null {
+    const itself = ticket.state === TicketState.queued ? 1 : 0;
+    for (let node: Group | null = group; node !== null; node = node.parent) {
+      const limit = node.closed(node.queued - itself);
+      if (limit === null) continue;
+      ticket.closedGroup = node;
+      ticket.closedLimit = limit;
+      return node;
+    }
+    return null;
+  }
+
   #start(ticket: Ticket, group: Group, now: number): void {
     ticket.group = group;
     ticket.since = now;
@@ -276,6 +306,7 @@ export class AdmissionTree<Owner = unknown> {
     for (let node: Group | null = group; node !== null; node = node.parent) {
       node.running += queries;
       node.memory += bytes;
+      if (node.running > node.peak) node.peak = node.running;
     }
   }
 

@@ -48,6 +48,10 @@ function limitsOf(config: Config, key: string, leaf: Leaf): AccountRule[] | null
     const own = users.get(leaf.user)?.maxUserClientConnections;
     return limited(key, own ?? settings.maxUserClientConnections);
   }
+  if (leaf.kind === "group") {
+    const group = config.groups.find(({ name }) => name === leaf.group);
+    return group === undefined ? null : limited(key, group.maxConcurrentQueries);
+  }
   const database = lookupDatabase(config, leaf.database);
   if (leaf.kind === "clients/db") {
     if (database === null) return null;

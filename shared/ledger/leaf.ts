@@ -15,7 +15,10 @@ export type Leaf =
   | { readonly kind: "clients" }
   | { readonly kind: "clients/db"; readonly database: string }
   | { readonly kind: "clients/user"; readonly user: string }
-  /** what a resource group runs: transactions, or what its clients' pool mode makes of them */
+  /**
+   * queries that a resource group runs, those of groups below it included: each holds a slot of its group and one of
+   * every group above
+   */
   | { readonly kind: "group"; readonly group: string };
 
 /** A leaf of server connections: PostgreSQL shows them, and they may outlive their worker. */

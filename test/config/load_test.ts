@@ -393,11 +393,19 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
   ["a = host=h\n[users]\nu = max_user_connections=5 max_user_client_connections=6", ""],
   ["a = host=h\n[users]\nu = query_timeout=0.5 client_idle_timeout=0", ""],
   ["a = host=h\n[users]\nu = host=h", `error user "u": unrecognized user parameter: host`],
+  ["a = host=h\n[groups]\ng = max_concurrent_queries=4\n[group_rules]\nr = group=g", ""],
+  [
+    "a = host=h\n[groups]\ng = cpu_shares=200\n[group_rules]\nr = group=g",
+    `warning group "g": cpu_shares divides the slots of the parent; that it divides CPU time is not in effect yet`,
+  ],
+  [
+    "a = host=h\n[groups]\ng = soft_max_memory=4GB\n[group_rules]\nr = group=g",
+    `warning group "g": soft_max_memory counts what queries are estimated to need: nothing is measured yet`,
+  ],
   [
     "a = host=h\n[peers]\n1 = host=/tmp/p1",
     "warning section [peers] is not needed: workers find each other on the bus",
   ],
-  ["a = host=h\n[groups]", "error section [groups]: this version has no resource groups"],
 ];
 
 test("loadConfig() answers each entry with an error, a warning or nothing", () => {

@@ -389,6 +389,39 @@ test("a leased group runs nothing before it has a lease, others do", () => {
   assert.is(world.limit("a", 1), "a1");
 });
 
+test("who may wait although the queue is full or closed is let in, or refused after all", () => {
+  for (const limit of ["queued=1", "noqueue"]) {
+    const world = new World(`top max=4; a<top max=4 ${limit}`, 0, 0);
+    const a = world.tree.group("a")!;
+    world.limit("top", 4);
+    const isOff = limit === "noqueue";
+    assert.ok(a.isShort);
+    const ask = (name: string) => world.tree.request(world.ticket(name), a, world.now, true);
+    assert.equal(["a1", "a2", "a3"].map(ask), ["queued", "queued", "queued"]);
+    assert.is(world.tree.isIntruder(world.ticket("a3")), true);
+    world.tree.refuse(world.ticket("a3"), world.now);
+    assert.is(world.ticket("a3").closedLimit, isOff ? "queueing" : "max_queued");
+    assert.is(world.ticket("a3").fullLimit, "max_concurrent_queries");
+    assert.is(a.refused, 1);
+    assert.is(world.limit("a", 1), "a1");
+    assert.is(world.tree.isIntruder(world.ticket("a2")), isOff);
+    world.cancel("a2");
+    world.limit("a", 4);
+    assert.not(a.isShort);
+  }
+});
+
+test("slots of a parent are asked for by what has those of its group only", () => {
+  const world = new World("top max=8; a<top max=4; b<top", 0, 0);
+  world.askAll("a1 a2 a3 b1");
+  const { a, top } = { a: world.tree.group("a")!, top: world.tree.group("top")! };
+  assert.equal([a.demand, top.demand], [3, 1]);
+  world.limit("a", 2);
+  assert.equal([a.demand, top.demand], [3, 3]);
+  world.limit("top", 8);
+  assert.equal([a.demand, top.demand, top.running, top.peak], [3, 3, 3, 3]);
+});
+
 test("a ticket is released once, and asks once", () => {
   const world = new World("a");
   world.ask("a1");

@@ -12,6 +12,8 @@ import type { Plane } from "./plane.ts";
 export interface LeaseOwner {
   /** Its numbers changed, or a report of it was answered. */
   onLease(): void;
+  /** Brings the lease's `held` up to date, where it is not kept so. */
+  tally?(): void;
   /** Brings the lease's `wanted` and `idleMs` up to date; `touch()` if that changed what it wants. */
   measure(now: number): void;
 }
@@ -85,7 +87,12 @@ export class Budget {
 
   /** For the cold moment before something is opened: the process may have slept since the last sweep. */
   expire(): void {
+    this.#tally();
     this.#table.expire(performance.now());
+  }
+
+  #tally(): void {
+    for (const owner of this.#owners.values()) owner.tally?.();
   }
 
   /** Something lacks a slot, or gave one back that others may lack: report after this batch. */
@@ -115,7 +122,7 @@ export class Budget {
 
   /** Called ten times a second. */
   sweep(now: number): void {
-    this.#table.expire(performance.now());
+    this.expire();
     for (const owner of this.#owners.values()) owner.measure(now);
     for (const lease of this.#retired) {
       if (!this.#table.forget(lease.leaf)) continue;
@@ -134,6 +141,7 @@ export class Budget {
     this.#urgent = false;
     const full = now - this.#refreshedAt >= this.#refreshMs;
     if (full) this.#refreshedAt = now;
+    this.#tally();
     const reports = this.#table.reports(now, full);
     if (reports.length === 0) return;
     this.#tokens--;

@@ -12,6 +12,7 @@ import { dial, type DialOwner } from "./dial.ts";
 import type { Plane } from "./plane.ts";
 import { Request } from "./requests.ts";
 import type { ServerConnection } from "./server.ts";
+import { cancelQueued } from "./unlinked.ts";
 
 const underWayMax = 16;
 const waitingMax = 1000;
@@ -101,7 +102,7 @@ export class Cancels {
       return;
     }
     if (client.queued) {
-      client.cancelQueued();
+      cancelQueued(client);
       done("sent");
       return;
     }

@@ -7,7 +7,7 @@ import type { PoolMode } from "../../../shared/config/mod.ts";
 import { Errno, type SocketAddress, Stream, type StreamOwner } from "../../../shared/sys/mod.ts";
 import { Frontend, frontendFrameProblem, readInt32, SqlFlag } from "../../../shared/wire/mod.ts";
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
-import type { ClientGate } from "./client_gate.ts";
+import { type ClientGate, noGates } from "./client_gate.ts";
 import { ClientLogin } from "./client_login.ts";
 import type { ConsoleSession } from "./console_session.ts";
 import { Gather } from "./gather.ts";
@@ -16,6 +16,7 @@ import type { Channel } from "./listener.ts";
 import { goneText } from "./log_lines.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { addressOf } from "./peer.ts";
+import type { Place } from "./place.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
 import { clientGone, fatal, frameRefusal, type Refusal, refusals } from "./refusals.ts";
@@ -27,7 +28,7 @@ import type { StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
 import { type FeatureCounts, Verdict } from "./texts.ts";
 import type { Tunnel } from "./tunnel.ts";
-import { isAnswered, refuseRequest } from "./unlinked.ts";
+import { isAnswered, leaveQueue, refuseRequest } from "./unlinked.ts";
 
 /** A named Parse is held whole; larger ones are refused. */
 const parseMax = 16 * 1024 * 1024;
@@ -39,7 +40,6 @@ const unwantedMax = 256 * 1024;
 const lingerMs = 2000;
 
 const noSecret = new Uint8Array(0);
-const noGates: readonly ClientGate[] = [];
 
 export class ClientSession implements StreamOwner, Waiter {
   readonly plane: Plane;
@@ -66,6 +66,8 @@ export class ClientSession implements StreamOwner, Waiter {
   closed = false;
   /** The limits on clients that it is counted in. */
   gates: readonly ClientGate[] = noGates;
+  /** Its place in the resource groups; set once it was in one. */
+  place: Place | null = null;
   user = "";
   database = "";
   parameters: ParameterSet;
@@ -93,7 +95,7 @@ export class ClientSession implements StreamOwner, Waiter {
   skipsToSync = false;
   #address: SocketAddress | null = null;
 
-  // The pool's queue.
+  // The pool's queue, or that of its group.
   queued = false;
   waitingSince = 0;
   previousWaiter: Waiter | null = null;
@@ -422,7 +424,7 @@ export class ClientSession implements StreamOwner, Waiter {
         } else if (pool.shedding > 0 && plane.overload.refuses(this, at, next, end)) {
           keep = false;
         } else {
-          server = pool.acquire(this);
+          server = plane.admission.acquire(this, at, next < end ? next : end);
           if (server === null || !this.#link(server)) {
             if (!this.closed) {
               this.#input = bytes.slice(at, end);
@@ -666,7 +668,7 @@ export class ClientSession implements StreamOwner, Waiter {
       this.stream.pause(false);
     } else if (
       // A client that always has a request outstanding would never be parted from its server.
-      count > 0 && (this.pool as Pool).waiting > 0 && !this.keeps &&
+      count > 0 && ((this.pool as Pool).waiting > 0 || server.place?.isWanted) && !this.keeps &&
       server.requests.endsCycle && !server.copyIn && this.sentWhole
     ) {
       this.#yields = true;
@@ -738,13 +740,11 @@ export class ClientSession implements StreamOwner, Waiter {
     if (copyIn || this.#unwanted > unwantedMax) this.close("client close request");
   }
 
-  /** Cancelled while it waited for a server: its request is answered with an error. */
-  cancelQueued(): void {
-    const pool = this.pool;
+  /** The request that waits is answered with an error. */
+  refuseWaiting(refusal: Refusal): void {
     const input = this.#input;
-    if (!this.queued || pool === null || input === null || this.login !== null) return;
-    pool.dequeue(this);
-    const length = refuseRequest(this, input, refusals.cancelledInQueue);
+    if (input === null) return;
+    const length = refuseRequest(this, input, refusal);
     const used = Math.min(length, input.length);
     this.#bodyLeft = length - used;
     this.#bodyDrop = true;
@@ -779,7 +779,7 @@ export class ClientSession implements StreamOwner, Waiter {
     this.held = false;
     const plane = this.plane;
     plane.logClientClosing(this, reason);
-    this.pool?.dequeue(this);
+    leaveQueue(this);
     this.names?.clear();
     this.#input = null;
     this.#tail = null;

@@ -13,6 +13,8 @@ import { type Refusal, refusals } from "./refusals.ts";
 /** How long a client waits for slots that are on their way, as when a coordinator takes over, before it is refused. */
 const answerMs = 15_000;
 
+export const noGates: readonly ClientGate[] = [];
+
 interface Waiter {
   readonly client: ClientSession;
   readonly decided: (refusal: Refusal | null) => void;

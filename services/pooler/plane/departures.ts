@@ -52,6 +52,7 @@ export class Departures {
 
   #end(server: ServerConnection): void {
     this.#plane.openServers--;
+    if (server.place !== null) this.#plane.admission.end(server);
     server.owner.onSlotFree();
   }
 }

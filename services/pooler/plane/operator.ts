@@ -36,6 +36,7 @@ export class Operator {
     this.#releases = true;
     this.#hold(false);
     for (const pool of this.#plane.pools.values()) pool.failWaiters(refusals.serverShuttingDown);
+    for (const client of this.#plane.admission.waiters()) client.fail(refusals.serverShuttingDown);
   }
 
   get paused(): boolean {

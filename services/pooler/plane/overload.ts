@@ -221,7 +221,8 @@ export class Overload {
 
   #draw(client: ClientSession, at: number, next: number, end: number): Answers | null {
     const { name } = (client.pool as Pool).database;
-    if (this.#isExemptUser(client.user) || this.#endsTransaction(at, next, end)) return null;
+    if (this.#isExemptUser(client.user) || this.endsTransaction(at, next, end)) return null;
+    if (this.#plane.admission.spares(client, at, next < end ? next : end)) return null;
     const risk = this.shedding.risk("transactions", name);
     if (risk === null || !this.shedding.refuses(risk.share.probability)) return null;
     this.#count("transactions", risk.source, name);
@@ -235,7 +236,7 @@ export class Overload {
   }
 
   /** Drivers end transactions that never began, and take an error there for a broken connection. */
-  #endsTransaction(at: number, next: number, end: number): boolean {
+  endsTransaction(at: number, next: number, end: number): boolean {
     const { bytes } = this.#plane.arena;
     if (next > end || next - at > endTextMax) return false;
     const isQuery = bytes[at] === Frontend.query;

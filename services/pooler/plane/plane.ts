@@ -37,6 +37,7 @@ import {
 } from "../../../shared/sys/mod.ts";
 import { makeCancelKey } from "../../../shared/wire/mod.ts";
 import { Gauge, type PoolBackends, type Seat, type ToPlane } from "../messages.ts";
+import { Admission } from "./admission.ts";
 import { Arena, Outlet } from "./arena.ts";
 import { Budget } from "./budget.ts";
 import { Cancels } from "./cancels.ts";
@@ -118,6 +119,7 @@ export class Plane {
   readonly startedAt: number;
   readonly budget: Budget;
   readonly overload: Overload;
+  readonly admission = new Admission(this);
   /** max_client_conn. */
   readonly clientGate: ClientGate;
   readonly mainGates: readonly ClientGate[];
@@ -196,6 +198,7 @@ export class Plane {
     this.#timeouts = new Timeouts(this);
     this.overload = new Overload(this);
     this.budget = new Budget(this, start.leaseMs ?? Infinity);
+    this.admission.setConfig(this.config);
     this.clientGate = new ClientGate(this, clientsLeaf, refusals.tooManyClients);
     this.mainGates = [this.clientGate];
     const files = raiseFileLimit().soft;
@@ -219,6 +222,7 @@ export class Plane {
     this.startups = new StartupReader(this.tracker, this.settings);
     this.tracksStatements = this.settings.maxPreparedStatements > 0;
     this.budget.setRules(config);
+    this.admission.setConfig(config);
     this.strangers.know(config.userlist.values());
     for (const user of this.#credentials.keys()) {
       const isSame = this.settings.scramIterations === before.settings.scramIterations &&
@@ -551,6 +555,7 @@ export class Plane {
       this.#soon = new Set();
       for (const pool of pools) pool.dispatch();
     }
+    this.admission.onBatchEnd();
     this.loginGates.onBatchEnd();
     this.budget.onBatchEnd();
     this.control.flushLog();
@@ -569,6 +574,7 @@ export class Plane {
     if (!suspended) this.#unusedPools.sweep(now);
     if (thorough) this.#sweepNames();
     this.notifier.sweep(now);
+    this.admission.sweep(now);
     this.budget.sweep(now);
     this.#tellBackends();
     this.cancels.sweep(now);

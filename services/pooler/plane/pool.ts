@@ -18,6 +18,7 @@ import type { Credential } from "./credentials.ts";
 import { HostChoice } from "./host_choice.ts";
 import { failureOf, LoginRetry, verdictOf, withHint } from "./login_retry.ts";
 import type { Plane } from "./plane.ts";
+import { RecentDemand } from "./recent_demand.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 import { Reserve } from "./reserve.ts";
 import { ServerConnection } from "./server.ts";
@@ -36,8 +37,6 @@ const coldMs = 30_000;
 const refusedVersionMs = 300_000;
 /** A host that has not taken a connection for so long is passed over, where there are others. */
 const stalledMs = 2000;
-/** What the pool wanted in the last so many sweeps: a lull of a quarter of a second gives no slot away. */
-const demandsKept = 3;
 
 /** Who may wait for a server in a pool's queue: a client, or a look-up of one (user_lookup.ts). */
 export interface Waiter {
@@ -45,7 +44,7 @@ export interface Waiter {
   readonly user: string;
   /** Of a client that is not logged in yet. */
   readonly login: ClientLogin | null;
-  // The queue's own.
+  // The queue's own. A client may be queued for room in its group instead, see admission.ts.
   queued: boolean;
   waitingSince: number;
   previousWaiter: Waiter | null;
@@ -115,8 +114,7 @@ export class Pool implements LeaseOwner, SlotHolder {
   readonly hosts: HostChoice;
   /** Logins to a host that has failed, while others have not: no waiter counts on them. */
   readonly #probes = new Set<ServerConnection>();
-  readonly #demands = new Array<number>(demandsKept).fill(0);
-  #demandAt = 0;
+  readonly #recent = new RecentDemand();
   #versionRefusedUntil = 0;
 
   constructor(
@@ -249,6 +247,11 @@ export class Pool implements LeaseOwner, SlotHolder {
     return null;
   }
 
+  /** It has servers that come free some day: who waits for one waits for other clients. */
+  get serves(): boolean {
+    return !this.held && this.servers.size > this.#connecting;
+  }
+
   /** Why nobody should queue: logins to PostgreSQL have been failing, and no server is left. */
   refusal(): Refusal | null {
     if (this.plane.operator.releases) return refusals.serverShuttingDown;
@@ -333,6 +336,10 @@ export class Pool implements LeaseOwner, SlotHolder {
       }
       const server = this.#takeIdle();
       if (server === undefined) break;
+      if (!this.plane.admission.catchesUp(client)) {
+        this.idle.push(server);
+        continue;
+      }
       this.dequeue(client);
       client.onServer(server);
     }
@@ -468,8 +475,7 @@ export class Pool implements LeaseOwner, SlotHolder {
 
   measure(now: number): void {
     this.shed(this);
-    this.#demandAt = (this.#demandAt + 1) % demandsKept;
-    this.#demands[this.#demandAt] = 0;
+    this.#recent.next();
     this.#want(this.#demand());
     const oldest = this.idle[0];
     this.lease.idleMs = oldest === undefined ? 0 : Math.max(1, Math.round(now - oldest.idleSince));
@@ -482,8 +488,7 @@ export class Pool implements LeaseOwner, SlotHolder {
   }
 
   #want(demand: number): void {
-    if (demand > (this.#demands[this.#demandAt] as number)) this.#demands[this.#demandAt] = demand;
-    this.lease.want(Math.max(...this.#demands));
+    this.lease.want(this.#recent.note(demand));
   }
 
   /**

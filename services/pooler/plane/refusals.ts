@@ -90,6 +90,12 @@ export const refusals = {
     message: "query_wait_timeout",
     hint: "No server connection came free in time: raise the pool size, or query_wait_timeout",
   },
+  groupWaitTimeout: {
+    code: "53300",
+    message: "query_wait_timeout",
+    hint:
+      "No room came free in its resource group in time: raise the group's limits, or query_wait_timeout",
+  },
   queuedQueryTimeout: {
     code: "57014",
     message: "query_timeout",

@@ -19,6 +19,7 @@ import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
 import { type DialOwner, takeUp } from "./dial.ts";
 import { type Failure, Journal } from "./journal.ts";
+import type { Place } from "./place.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import type { DeallocateTags } from "./prepared.ts";
@@ -54,6 +55,8 @@ export class ServerConnection implements DialOwner {
   /** Set while logging in. */
   login: ServerLogin | null;
   client: ClientSession | null = null;
+  /** What a resource group has let in, and runs here. */
+  place: Place | null = null;
   readonly requests = new Requests();
   readonly prepared: PreparedOnServer;
   readonly journal: Journal;
@@ -262,6 +265,7 @@ export class ServerConnection implements DialOwner {
     this.move(ServerState.active);
     this.client = client;
     client.server = this;
+    this.place = client.place?.moveToServer() ?? null;
     const now = this.plane.reactor.now;
     this.linkedAt = now;
     this.transactionAt = now;
@@ -339,6 +343,7 @@ export class ServerConnection implements DialOwner {
     const client = this.client;
     if (client === null) return;
     this.untie(client);
+    if (this.place !== null) this.plane.admission.end(this);
     client.onUnlinked();
     if (this.stream.paused) this.stream.resume();
     this.upkeep.tidy();
@@ -385,6 +390,7 @@ export class ServerConnection implements DialOwner {
 
   toIdle(): void {
     this.move(ServerState.idle);
+    if (this.place !== null) this.plane.admission.end(this);
     this.idleSince = this.plane.reactor.now;
     this.owner.onIdle(this);
   }

@@ -7,7 +7,7 @@ import { isOver, LimitTable, overdueWork } from "./deadlines.ts";
 import { queuedNotice } from "./notices.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
-import { refusals } from "./refusals.ts";
+import { type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 import { statusIdle } from "./server_state.ts";
 
@@ -44,6 +44,7 @@ export class Timeouts {
       if (pool.waiting > 0 && !this.#plane.operator.paused) this.#sweepQueue(pool, now);
       if (this.#limits.limitsWork) this.#sweepWork(pool, now);
     }
+    if (!this.#plane.operator.paused) this.#sweepGroups(now);
     if (now >= this.#idleDueAt) this.#sweepIdle(now);
     this.#sweptAt = now;
     this.#notifyMs = config.settings.queryWaitNotifyMs;
@@ -55,10 +56,8 @@ export class Timeouts {
     while (waiter !== null) {
       const next: Waiter | null = waiter.nextWaiter;
       const since = waiter.waitingSince;
-      // A look-up of a user is nobody's query.
-      const queryMs = waiter instanceof ClientSession ? this.#limits.of(waiter.user).queryMs : 0;
-      if (isOver(queryMs, since, now)) waiter.fail(refusals.queuedQueryTimeout);
-      else if (isOver(pool.waitTimeoutMs(waiter), since, now)) waiter.fail(pool.queueRefusal());
+      const refusal = this.#overdueWait(pool, waiter, pool.queueRefusal(), now);
+      if (refusal !== null) waiter.fail(refusal);
       else if (
         isOver(queryWaitNotifyMs, since, now) && !isOver(this.#notifyMs, since, this.#sweptAt)
       ) {
@@ -68,6 +67,23 @@ export class Timeouts {
         }
       }
       waiter = next;
+    }
+  }
+
+  /** Why a client waits no longer, for a server or for room in its group: `inVain` if it is for query_wait_timeout. */
+  #overdueWait(pool: Pool, waiter: Waiter, inVain: Refusal, now: number): Refusal | null {
+    const since = waiter.waitingSince;
+    // A look-up of a user is nobody's query.
+    const queryMs = waiter instanceof ClientSession ? this.#limits.of(waiter.user).queryMs : 0;
+    if (isOver(queryMs, since, now)) return refusals.queuedQueryTimeout;
+    return isOver(pool.waitTimeoutMs(waiter), since, now) ? inVain : null;
+  }
+
+  #sweepGroups(now: number): void {
+    for (const client of this.#plane.admission.waiters()) {
+      const pool = client.pool as Pool;
+      const refusal = this.#overdueWait(pool, client, refusals.groupWaitTimeout, now);
+      if (refusal !== null) client.fail(refusal);
     }
   }
 

@@ -3,7 +3,7 @@
 
 import { Frontend, readInt32, readyForQuery } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
-import { error, type Refusal } from "./refusals.ts";
+import { error, type Refusal, refusals } from "./refusals.ts";
 
 const readyIdle = readyForQuery("I");
 
@@ -23,6 +23,19 @@ export function isAnswered(client: ClientSession, type: number): boolean {
       return true;
   }
   return client.skipsToSync;
+}
+
+/** It waits no more, and what its group has let in for it does not begin. */
+export function leaveQueue(client: ClientSession): void {
+  if (client.place !== null) client.plane.admission.withdraw(client);
+  client.pool?.dequeue(client);
+}
+
+/** Cancelled while it waited. */
+export function cancelQueued(client: ClientSession): void {
+  if (client.login !== null) return;
+  leaveQueue(client);
+  client.refuseWaiting(refusals.cancelledInQueue);
 }
 
 /**

@@ -28,12 +28,17 @@ const wanted: Readonly<Record<string, string>> = {
   features: "database s, user s, addr s, port i, temp_tables i, hold_cursors i, prepares i, " +
     "advisory_locks i, listens i, settings i, unnamed_settings i",
   leases:
-    "kind s, database s, user s, held i, wanted i, granted i, floor i, allowed i, contact_ms q",
+    "kind s, database s, user s, held i, wanted i, granted i, floor i, allowed i, contact_ms q, " +
+    "group_name s",
   listeners:
     "database s, client_encoding s, user s, state s, remote_pid i, channels i, clients i, " +
     "waiting i, received q, delivered q, dropped q, lost q",
   lists: "list s, items i",
   mem: "name s, size i, used i, free i, memtotal i",
+  groups: "name s, parent s, can_run_more i, can_queue_more i, priority i, cpu_shares i, " +
+    "soft_max_memory q, memory q, max_concurrent_queries i, granted_queries i, " +
+    "running_queries i, max_queued i, queued_queries i, queue_timeout_ms q, last_used T, in_use i, " +
+    "admitted q, refused q, timed_out q, queued_time_total_ms q, running_time_total_ms q",
   overload: "scope s, name s, database s, reason s, value s, min_to_throw s, max_to_throw s, " +
     "throw_probability s, min_to_drop s, max_to_drop s, drop_probability s, expires_ms q, " +
     "shed_transactions q, shed_connections q",

@@ -149,6 +149,7 @@ export function fakePlane(
     tracker: { indexOf: (name) => name === "application_name" ? 0 : -1 },
     formerStats: new Map(),
     names: { known: new Map(), pending: 0 },
+    admission: { groups: [], waiters: () => [] },
     overload: {
       shedding: { sources: [] },
       shed: new Map(),

@@ -5,6 +5,7 @@ import {
   clientsLeaf,
   clientsUserLeaf,
   directLeaf,
+  groupLeaf,
   poolLeaf,
   UNLIMITED,
 } from "../../../shared/ledger/mod.ts";
@@ -428,16 +429,18 @@ tests("SHOW LEASES shows what this worker holds of each limit", () => {
       { leaf: clientsUserLeaf("u"), ...lease },
       { leaf: directLeaf("shop", "u"), ...lease },
       { leaf: directLeaf("b", "u"), ...lease, granted: UNLIMITED, floor: 7, limit: UNLIMITED },
+      { leaf: groupLeaf("reports"), ...lease },
     ],
   };
   const numbers = Object.values(lease);
   const wanted = [
-    ["pool", "shop", "a/b", ...numbers, 250],
-    ["clients", null, null, ...numbers, 250],
-    ["clients/db", "shop", null, ...numbers, 250],
-    ["clients/user", null, "u", ...numbers, 250],
-    ["direct", "shop", "u", ...numbers, 250],
-    ["direct", "b", "u", 2, 5, null, 7, null, 250],
+    ["pool", "shop", "a/b", ...numbers, 250, null],
+    ["clients", null, null, ...numbers, 250, null],
+    ["clients/db", "shop", null, ...numbers, 250, null],
+    ["clients/user", null, "u", ...numbers, 250, null],
+    ["direct", "shop", "u", ...numbers, 250, null],
+    ["direct", "b", "u", 2, 5, null, 7, null, 250, null],
+    ["group", null, null, ...numbers, 250, "reports"],
   ];
   assert.equal(rowsOf(plane, "leases").map((row) => Object.values(row)), wanted);
   plane.budget = { ...plane.budget, silentMs: Infinity };

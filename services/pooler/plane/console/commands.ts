@@ -4,6 +4,7 @@
 import type { DatabaseCommand } from "../../../../shared/console/mod.ts";
 import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
 import { featureColumns, featureRows } from "./feature_rows.ts";
+import { groupColumns, groupRows } from "./group_rows.ts";
 import { leaseColumns, leaseRows } from "./lease_rows.ts";
 import { listenerColumns, listenerRows } from "./listener_rows.ts";
 import { overloadColumns, overloadRows, warningColumns, warningRows } from "./overload_rows.ts";
@@ -114,6 +115,7 @@ export const showTable: ReadonlyMap<string, Show> = new Map<string, Show>([
   ["totals", show(totalsColumns, ({ plane }) => totalsRows(plane))],
   ["worker", show(workerColumns, workerRows)],
   ["leases", show(leaseColumns, leaseRows)],
+  ["groups", show(groupColumns, groupRows)],
   ["features", show(featureColumns, featureRows)],
   ["listeners", show(listenerColumns, listenerRows)],
   ["overload", show(overloadColumns, overloadRows)],

@@ -5,7 +5,8 @@ import { columnsOf, type Row } from "./encode.ts";
 import type { Moment } from "./view.ts";
 
 export const leaseColumns = columnsOf(
-  "kind s, database s, user s, held i, wanted i, granted i, floor i, allowed i, contact_ms q",
+  "kind s, database s, user s, held i, wanted i, granted i, floor i, allowed i, contact_ms q, " +
+    "group_name s",
 );
 
 export function* leaseRows({ plane }: Moment): Generator<Row> {
@@ -17,6 +18,7 @@ export function* leaseRows({ plane }: Moment): Generator<Row> {
     const database = "database" in name ? name.database : null;
     const user = "user" in name ? name.user : null;
     const most = [granted, floor, limit].map((slots) => slots >= UNLIMITED ? null : slots);
-    yield [name.kind, database, user, held, wanted, ...most, contact];
+    const group = "group" in name ? name.group : null;
+    yield [name.kind, database, user, held, wanted, ...most, contact, group];
   }
 }

@@ -45,6 +45,28 @@ function cancelsByPool(plane: PlaneView): Map<object, PoolCancels> {
   return pools;
 }
 
+interface Waiters {
+  count: number;
+  since: number;
+}
+
+/** Those of each pool's queue and those that wait for room in their group: none of them has a server. */
+function waitersByPool(plane: PlaneView): (pool: PoolView) => Waiters {
+  const held = new Map<object, Waiters>();
+  for (const { pool, waitingSince } of plane.admission.waiters()) {
+    if (pool === null) continue;
+    const waiters = held.get(pool) ?? { count: 0, since: Infinity };
+    waiters.count++;
+    waiters.since = Math.min(waiters.since, waitingSince);
+    held.set(pool, waiters);
+  }
+  return (pool) => {
+    const { count, since } = held.get(pool) ?? { count: 0, since: Infinity };
+    const first = pool.firstWaiter?.waitingSince ?? Infinity;
+    return { count: count + pool.waiting, since: Math.min(since, first) };
+  };
+}
+
 function consoleClients(plane: PlaneView): number {
   let count = 0;
   for (const client of plane.clients) if (client.console !== null) count++;
@@ -55,17 +77,19 @@ export function* poolRows(moment: Moment): Generator<Row> {
   const { plane, now } = moment;
   const { users, settings } = plane.config;
   const cancels = cancelsByPool(plane);
+  const waitersOf = waitersByPool(plane);
   for (const pool of plane.pools.values()) {
     const states = { active: 0, being_canceled: 0, idle: 0, tested: 0, login: 0 };
     for (const { state } of pool.servers) if (state in states) states[state as "idle"]++;
     const { requests, connections, waiting } = cancels.get(pool) ??
       { requests: 0, connections: 0, waiting: 0 };
-    const waitedMs = pool.firstWaiter === null ? 0 : now - pool.firstWaiter.waitingSince;
+    const waiters = waitersOf(pool);
+    const waitedMs = waiters.count === 0 ? 0 : now - waiters.since;
     yield [
       pool.database.name,
       pool.user,
-      pool.clients - pool.waiting,
-      pool.waiting,
+      pool.clients - waiters.count,
+      waiters.count,
       requests,
       waiting,
       states.active,

@@ -2,6 +2,7 @@
 // plane's own classes satisfy. It changes nothing through them, and a test can stand in for each.
 
 import type { Config, DatabaseConfig } from "../../../../shared/config/mod.ts";
+import type { Group } from "../../../../shared/groups/mod.ts";
 import type { SocketAddress } from "../../../../shared/sys/mod.ts";
 import type { OverloadWarnings } from "../../../../shared/bus/mod.ts";
 import type { Seat } from "../../messages.ts";
@@ -192,6 +193,12 @@ export interface PlaneView {
     readonly pending: number;
   };
   readonly overload: OverloadView;
+  /** Resource groups, in the order of the file. */
+  readonly admission: {
+    readonly groups: readonly Group[];
+    /** Clients that wait for room in their group, and so not in their pool. */
+    waiters(): Iterable<ClientView>;
+  };
   /** The most that this worker may have of a limit of the file. */
   share(limit: number): number;
 }

@@ -1,0 +1,338 @@
+// Resource groups in the data plane: before a client is given a server for a transaction (a statement, a session) its
+// group has to let it in. Who runs, waits and is next is decided in shared/groups; here is which group a client is in,
+// what becomes of those that wait, and when something that was let in has ended.
+// Invariants:
+// - A place that runs is its client's until that is linked, and its server's from then on: it ends with the
+//   transaction, or when PostgreSQL has closed the connection, never before what it let in has ended.
+// - A client that waits for room in its group is not in its pool's queue, and the other way round.
+// - Who waits for a server while there is none to be had keeps no place from those who have one: it is let in, or not,
+//   when there is one (`#postponed`).
+// - Nothing is allocated for a transaction that is let in at once, unless it is tagged otherwise than the last.
+
+import type { Config } from "../../../shared/config/mod.ts";
+import {
+  AdmissionTree,
+  type Group,
+  Outcome,
+  RuleSet,
+  TicketState,
+  Verdict,
+} from "../../../shared/groups/mod.ts";
+import type { ClientSession } from "./client.ts";
+import { GroupLease } from "./group_lease.ts";
+import { noRoom, waitedForRoom } from "./group_refusals.ts";
+import { Place } from "./place.ts";
+import type { Plane } from "./plane.ts";
+import type { Pool, Waiter } from "./pool.ts";
+import type { Refusal } from "./refusals.ts";
+import type { ServerConnection } from "./server.ts";
+
+/** Leases are looked at again after so long, in case this process was stopped meanwhile. */
+const checkMs = 150;
+/** How long who may not wait is kept until the budget answers, as when a coordinator takes over. */
+const answerMs = 15_000;
+/** And until others have given slots back that they do not use. */
+const pendingMs = 250;
+
+/** A place that may not wait by the limits of its group, but has to until the budget has answered. */
+interface Inquiry {
+  readonly of: GroupLease;
+  readonly since: number;
+  /** The newest report when it came: only an answer to a later one is about it. */
+  readonly after: number;
+}
+
+export class Admission {
+  readonly #plane: Plane;
+  /** There are groups. */
+  #isOn = false;
+  #tree: AdmissionTree | null = null;
+  #rules: RuleSet | null = null;
+  readonly #leases = new Map<Group, GroupLease>();
+  #checkedAt = 0;
+  /** In their pool's queue, and not let in yet. */
+  readonly #postponed = new Set<Waiter>();
+  readonly #inquiries = new Map<Place, Inquiry>();
+  /** To be told after this batch. */
+  #refused: { readonly client: ClientSession; readonly refusal: Refusal }[] = [];
+
+  constructor(plane: Plane) {
+    this.#plane = plane;
+  }
+
+  /** In the order of the file. */
+  get groups(): readonly Group[] {
+    return this.#tree?.groups ?? [];
+  }
+
+  /** Clients that wait for room in a group, by group, the oldest first. */
+  *waiters(): Generator<ClientSession> {
+    if (this.#tree === null || this.#tree.queued === 0) return;
+    for (const { queue } of this.groups) {
+      for (let place = queue.first; place !== null;) {
+        const next = place.following;
+        yield place.owner as ClientSession;
+        place = next;
+      }
+    }
+  }
+
+  // --- changes while it runs
+
+  setConfig({ groups, groupRules, settings }: Config): void {
+    const { now } = this.#plane.reactor;
+    this.#isOn = groups.length > 0;
+    if (this.#tree === null && !this.#isOn) return;
+    const { count } = this.#plane.seat;
+    // Each worker knows of its own queries only.
+    const parts = groups.map((group) => ({ ...group, softMaxMemory: group.softMaxMemory / count }));
+    const options = { groups: parts, priorityAgingMs: settings.priorityAgingMs };
+    this.#rules = new RuleSet(groupRules, groups, settings.unmatchedGroup);
+    if (this.#tree === null) this.#tree = new AdmissionTree(options, 0);
+    else this.#tree.reconfigure(options, now);
+    const limited = new Set(
+      this.#tree.groups.filter(({ settings }) => settings.maxConcurrentQueries > 0),
+    );
+    for (const [group, { lease }] of this.#leases) {
+      if (limited.has(group)) continue;
+      this.#plane.budget.retire(lease);
+      this.#leases.delete(group);
+    }
+    for (const group of limited) {
+      if (!this.#leases.has(group)) this.#lease(this.#tree, group);
+    }
+    for (const lease of this.#leases.values()) lease.want();
+  }
+
+  #lease(tree: AdmissionTree, group: Group): void {
+    const lease: GroupLease = new GroupLease(this.#plane, tree, group, () => this.#onAnswer(group));
+    this.#leases.set(group, lease);
+  }
+
+  // --- getting in
+
+  /**
+   * A server for a client whose message [at, next) begins a transaction, not linked yet; or null, and it waits, or is
+   * about to be refused.
+   */
+  acquire(client: ClientSession, at: number, next: number): ServerConnection | null {
+    const pool = client.pool as Pool;
+    if (!this.#isOn) return pool.acquire(client);
+    // One that runs still is that of a server which was lost.
+    if (client.place !== null && client.place.state !== TicketState.idle) client.place = null;
+    const place = client.place ??= new Place(client);
+    const group = place.choose(this.#rules as RuleSet, this.groups, at, next);
+    if (group === null) return pool.acquire(client);
+    if (!pool.serves) {
+      this.#postponed.add(client);
+      return pool.acquire(client);
+    }
+    const verdict = this.#request(place, group);
+    if (verdict === Verdict.queued) return null;
+    if (verdict === Verdict.run || this.#plane.overload.endsTransaction(at, next, next)) {
+      return pool.acquire(client);
+    }
+    this.#refuse(place);
+    return null;
+  }
+
+  /** Whether the group of what a client begins is to be spared when others are refused for overload. */
+  spares(client: ClientSession, at: number, next: number): boolean {
+    if (!this.#isOn) return false;
+    const place = client.place ??= new Place(client);
+    const group = place.choose(this.#rules as RuleSet, this.groups, at, next);
+    return group?.settings.shed === "never";
+  }
+
+  /** `queued`: it waits from now on. */
+  #request(place: Place, group: Group): Verdict {
+    const { now } = this.#plane.reactor;
+    if (now - this.#checkedAt >= checkMs) this.#check(now);
+    const tree = this.#tree as AdmissionTree;
+    const short = this.#shortOf(group);
+    const verdict = tree.request(place, group, now, short !== null);
+    if (verdict !== Verdict.queued) return verdict;
+    const client = place.owner;
+    client.queued = true;
+    client.waitingSince = now;
+    if (short !== null && tree.isIntruder(place)) {
+      this.#inquiries.set(place, { of: short, since: now, after: short.lease.lastReportSeq });
+    }
+    this.#wantMore(group);
+    return verdict;
+  }
+
+  /** Whether it is let in now; if not it waits, or is to be refused. */
+  #enters(place: Place): boolean {
+    const group = place.chosen(this.#rules as RuleSet, this.groups);
+    if (group === null) return true;
+    const verdict = this.#request(place, group);
+    if (verdict === Verdict.refused) this.#refuse(place);
+    return verdict === Verdict.run;
+  }
+
+  /** The nearest group that has no slot here and may get one from the mesh. */
+  #shortOf(group: Group): GroupLease | null {
+    for (let node: Group | null = group; node !== null; node = node.parent) {
+      if (!node.isShort) continue;
+      const lease = this.#leases.get(node) as GroupLease;
+      return lease.isAnswered ? null : lease;
+    }
+    return null;
+  }
+
+  #wantMore(group: Group): void {
+    for (let node: Group | null = group; node !== null; node = node.parent) {
+      this.#leases.get(node)?.want();
+    }
+  }
+
+  /** The process may have slept. */
+  #check(now: number): void {
+    this.#checkedAt = now;
+    this.#plane.budget.expire();
+    for (const lease of this.#leases.values()) lease.apply();
+  }
+
+  /** What a client that waits for a server was not let in for yet; false: it waits for that now. */
+  catchesUp(waiter: Waiter): boolean {
+    if (this.#postponed.size === 0 || !this.#postponed.delete(waiter)) return true;
+    const client = waiter as ClientSession;
+    const place = client.place as Place;
+    (client.pool as Pool).dequeue(client);
+    return this.#enters(place);
+  }
+
+  // --- what becomes of those that wait
+
+  onBatchEnd(): void {
+    const tree = this.#tree;
+    if (tree === null) return;
+    for (;;) {
+      for (let place = tree.next(); place !== null; place = tree.next()) {
+        this.#onOutcome(place as Place);
+      }
+      if (this.#refused.length === 0) return;
+      const refused = this.#refused;
+      this.#refused = [];
+      for (const { client, refusal } of refused) client.refuseWaiting(refusal);
+    }
+  }
+
+  #onOutcome(place: Place): void {
+    const client = place.owner;
+    const { now } = this.#plane.reactor;
+    client.queued = false;
+    this.#inquiries.delete(place);
+    switch (place.outcome) {
+      case Outcome.run:
+        return this.#goOn(client);
+      case Outcome.timedOut:
+        return client.refuseWaiting(
+          waitedForRoom(place.name, place, now - client.waitingSince, this.#plane.config.groups),
+        );
+      case Outcome.displaced:
+        if (this.#enters(place)) this.#goOn(client);
+    }
+  }
+
+  #goOn(client: ClientSession): void {
+    const server = (client.pool as Pool).acquire(client);
+    if (server !== null) client.onServer(server);
+  }
+
+  /** Is told after this batch: its input has yet to be kept. */
+  #refuse(place: Place): void {
+    const refusal = noRoom(place.name, place, this.#plane.config.groups);
+    this.#refused.push({ client: place.owner, refusal });
+  }
+
+  /** The budget has answered about a group. */
+  #onAnswer(group: Group): void {
+    // Of the groups above slots are wanted for those that lack none of this one.
+    if (group.queued > 0) this.#wantMore(group);
+    if (this.#inquiries.size > 0) this.#endInquiries();
+  }
+
+  #endInquiries(): void {
+    const { now } = this.#plane.reactor;
+    for (const [place, { of: { lease }, since, after }] of this.#inquiries) {
+      if (place.state !== TicketState.queued) {
+        this.#inquiries.delete(place);
+        continue;
+      }
+      const isAnswered = lease.lastReportSeq > after && lease.answered;
+      const limitMs = !isAnswered ? answerMs : lease.pending ? pendingMs : 0;
+      if (now - since < limitMs) continue;
+      this.#inquiries.delete(place);
+      const tree = this.#tree as AdmissionTree;
+      if (!tree.isIntruder(place)) continue;
+      tree.refuse(place, now);
+      place.owner.queued = false;
+      this.#refuse(place);
+    }
+  }
+
+  // --- getting out
+
+  /** What was let in on this server has ended. */
+  end(server: ServerConnection): void {
+    const place = server.place as Place;
+    server.place = null;
+    place.isServers = false;
+    this.#release(place);
+  }
+
+  #release(place: Place): void {
+    const { now } = this.#plane.reactor;
+    if (now - this.#checkedAt >= checkMs) this.#check(now);
+    const group = place.group as Group;
+    (this.#tree as AdmissionTree).release(place, now);
+    for (let node: Group | null = group; node !== null; node = node.parent) {
+      // It ran beyond the slots that there are for it: others wait for this one.
+      if (node.running >= node.lease && this.#leases.has(node)) this.#plane.budget.ask();
+    }
+  }
+
+  /** A client waits for nothing any more: it leaves, or gives up what it has asked for. */
+  withdraw(client: ClientSession): void {
+    this.#postponed.delete(client);
+    const place = client.place as Place;
+    switch (place.state) {
+      case TicketState.idle:
+        return;
+      case TicketState.running:
+        if (!place.isServers) this.#release(place);
+        return;
+      default:
+        client.queued = false;
+        this.#inquiries.delete(place);
+        (this.#tree as AdmissionTree).cancel(place, this.#plane.reactor.now);
+    }
+  }
+
+  // --- time
+
+  /** Called ten times a second. */
+  sweep(now: number): void {
+    const tree = this.#tree;
+    if (tree === null) return;
+    this.#check(now);
+    tree.expire(now);
+    if (this.#inquiries.size > 0) this.#endInquiries();
+    for (const pool of this.#plane.pools.values()) {
+      if (pool.waiting > 0 && !pool.serves) this.#postpone(pool);
+    }
+  }
+
+  /** Who waits for a server of a pool that has none gives its place to others. */
+  #postpone(pool: Pool): void {
+    for (let waiter = pool.firstWaiter; waiter !== null; waiter = waiter.nextWaiter) {
+      if (this.#postponed.has(waiter) || waiter.login !== null) continue;
+      const place = (waiter as ClientSession).place;
+      if (place?.state !== TicketState.running) continue;
+      this.#release(place);
+      this.#postponed.add(waiter);
+    }
+  }
+}

@@ -1,0 +1,120 @@
+// The limits of resource groups are those of all workers together: four workers, a group of 2 and one of 6 under a
+// parent of 6, and clients of both on every worker. What PostgreSQL runs is looked at every 20 ms.
+// limit: 240 s
+
+import { assert, suite, until } from "../../support/harness.ts";
+import { needs } from "../../support/needs.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { startPostgres } from "../../support/postgres.ts";
+import { signal } from "../../support/processes.ts";
+import { GroupLoad, GroupWatch } from "./group_load.ts";
+
+needs("postgresql");
+
+const tests = suite("resource groups of a fleet");
+const postgres = await startPostgres({ settings: { max_connections: "60" } });
+await postgres.query("CREATE ROLE app LOGIN SUPERUSER");
+await postgres.query("CREATE DATABASE app OWNER app");
+const watch = await GroupWatch.start(postgres);
+const started: Pgweir[] = [];
+
+async function start(
+  groups: Record<string, string>,
+  pgweir: Record<string, string> = {},
+): Promise<Pgweir> {
+  const pooler = await startPgweir({
+    workers: 4,
+    ini: {
+      databases: { app: `host=127.0.0.1 port=${postgres.port} pool_size=24` },
+      pgweir,
+      groups,
+      group_rules: { a: "application_name=a group=a", b: "application_name=b group=b" },
+    },
+    userlist: { app: "", admin: "" },
+    readyTimeoutMs: 60_000,
+  });
+  started.push(pooler);
+  return pooler;
+}
+
+const loads: GroupLoad[] = [];
+
+function load(pooler: Pgweir, group: string, clients: number): GroupLoad {
+  const made = new GroupLoad(pooler, group, clients);
+  loads.push(made);
+  return made;
+}
+
+tests.after(async () => {
+  // Of a test that has failed.
+  for (const each of loads) void each.stop();
+  for (const pooler of started) await pooler.stop();
+  await watch.end();
+  await postgres.stop("immediate");
+});
+
+tests(
+  "limits hold over all workers, what one group does not use the other has, and a killed worker's slots come back",
+  async () => {
+    const pooler = await start({
+      both: "max_concurrent_queries=6",
+      a: "parent=both max_concurrent_queries=2 queue_timeout=0",
+      b: "parent=both max_concurrent_queries=6 queue_timeout=0",
+    });
+    const b = load(pooler, "b", 24);
+    let a = load(pooler, "a", 24);
+    await watch.reached(2, "a");
+    await watch.reached(6);
+    await Promise.all([a.progress(100), b.progress(200)]);
+    await a.stop();
+    watch.forget();
+    // With the other idle, one group uses all.
+    await watch.reached(6, "b");
+    a = load(pooler, "a", 24);
+    await Promise.all([a.progress(20), b.progress(20)]);
+    const [victim] = pooler.workerPids();
+    signal(victim!, "SIGKILL");
+    await until(
+      "another worker",
+      () => pooler.workerPids().length === 4 && !pooler.workerPids().includes(victim!),
+      30_000,
+    );
+    watch.forget();
+    await watch.reached(6);
+    await watch.reached(2, "a");
+    await Promise.all([a.progress(100), b.progress(200)]);
+    await Promise.all([a.stop(), b.stop()]);
+    console.log(`# ${watch.looks} looks, ${a.answered} and ${b.answered} answers`);
+    assert.is(watch.ever(), 6);
+    assert.is(watch.ever("a"), 2);
+    // None but the clients of the killed worker had an error, and those were told that it is gone.
+    const errors = [...a.errors, ...b.errors];
+    assert.ok(errors.length <= 48, errors.join());
+    await until(
+      "the groups to be empty",
+      async () =>
+        (await pooler.console("SHOW GROUPS")).every((row) => row["running_queries"] === "0"),
+    );
+    await pooler.stop();
+  },
+);
+
+tests("budget_mode = static gives each worker its part", async () => {
+  watch.forget();
+  const pooler = await start({
+    both: "max_concurrent_queries=8",
+    a: "parent=both max_concurrent_queries=4 queue_timeout=0",
+    b: "parent=both queue_timeout=0",
+  }, { budget_mode: "static" });
+  const both = [load(pooler, "a", 12), load(pooler, "b", 12)];
+  await Promise.all(both.map((each) => each.everywhere(4)));
+  await watch.reached(8);
+  await watch.reached(4, "a");
+  await Promise.all(both.map((each) => each.progress(100)));
+  await Promise.all(both.map((each) => each.stop()));
+  assert.is(watch.most(), 8);
+  assert.is(watch.most("a"), 4);
+  assert.equal(both.flatMap(({ errors }) => errors), []);
+});
+
+tests.run();
