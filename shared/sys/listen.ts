@@ -155,9 +155,9 @@ export function unlinkUnix(path: string): void {
 }
 
 /**
- * Takes one connection: its descriptor, or -errno. -EAGAIN: none waits. -EMFILE, -ENFILE: no
- * descriptor is left, and epoll will go on reporting the listener, so take it out of the reactor for
- * a while. Connections that died while they waited are passed over.
+ * Takes one connection: its descriptor, or -errno. -EAGAIN: none waits. -EMFILE, -ENFILE,
+ * -ENOBUFS, -ENOMEM: no descriptor or no memory is left, and epoll will go on reporting the listener, so take
+ * it out of the reactor for a while. Connections that died while they waited are passed over.
  */
 export function accept(listenFd: number): number {
   for (;;) {

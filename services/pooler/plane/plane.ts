@@ -688,7 +688,10 @@ export class Plane {
   }
 }
 
-/** Accepts clients. Stops while descriptors are short, so that the loop never spins on EMFILE. */
+/** What accepting fails with as long as it lasts: epoll goes on reporting the listener all the time. */
+const shortages: readonly number[] = [Errno.EMFILE, Errno.ENFILE, Errno.ENOBUFS, Errno.ENOMEM];
+
+/** Accepts clients. Stops while descriptors or the kernel's memory are short, so that the loop never spins. */
 class Listener implements EventSource {
   readonly #plane: Plane;
   readonly #fd: number;
@@ -723,7 +726,7 @@ class Listener implements EventSource {
         continue;
       }
       if (fd === -Errno.EAGAIN) return;
-      if (fd === -Errno.EMFILE || fd === -Errno.ENFILE) return this.#pause(errnoText(-fd));
+      if (shortages.includes(-fd)) return this.#pause(errnoText(-fd));
       // The connection died in the queue: the next one may be fine.
     }
   }

@@ -3,20 +3,21 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { runtimeCommand } from "../../../shared/sys/mod.ts";
+import { Errno, errnoText, runtimeCommand } from "../../../shared/sys/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { iniText, userlistText } from "../../support/ini.ts";
 import { ManagedProcess } from "../../support/managed_process.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
-import { Pgweir } from "../../support/pgweir.ts";
+import { Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { DEFAULT_USERS, defaultSettings } from "../../support/pooler.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { openFiles, threadCpuSeconds } from "../../support/processes.ts";
 import { RawClient, ServerError } from "../../support/raw_client.ts";
 import { freePort, tempDir } from "../../support/temp.ts";
 
-needs("postgresql");
+// Any of the packages that bring Python.
+needs("postgresql", "python3-psycopg");
 
 const postgres = await startPostgres();
 const cli = resolve(import.meta.dirname!, "../../../services/cli.ts");
@@ -112,6 +113,7 @@ tests(
     }
     for (const client of clients.slice(5)) assert.is(await client.replies(), RESULT);
     assert.is((await pooler.console("SHOW VERSION")).length, 1);
+    assert.equal(await pooler.console("RELOAD"), []);
     assert.ok(await busiestThread(pooler.pid) < 0.05);
 
     // A place that comes free is given at once.
@@ -148,6 +150,25 @@ tests("with nothing left to accept with it waits quietly, and begins again by it
   await client.end();
   await until("descriptors to be free", () => openFiles(pooler.pid) <= files + 6);
   await pooler.stop();
+});
+
+// Only a lack of descriptors was waited out; when the kernel was out of memory the loop went on at full speed.
+tests("with no memory to accept with it waits quietly as well", async () => {
+  const filter = join(import.meta.dirname!, "failing_accepts.py");
+  for (const errno of [Errno.ENOBUFS, Errno.ENOMEM]) {
+    const pooler = await startPgweir({
+      ini: { databases: { postgres: `host=127.0.0.1 port=${postgres.port}` } },
+      prefix: ["python3", filter, String(errno)],
+    });
+    const waiting = await RawClient.connect(pooler);
+    const paused = `accepting clients is paused: ${errnoText(errno)}`;
+    await until("the listener to rest", () => pooler.log().includes(paused));
+    assert.ok(await busiestThread(pooler.pid) < 0.05);
+    const lines = pooler.log().split("accepting clients is paused").length - 1;
+    assert.ok(lines <= 3, `${lines} lines in the log`);
+    waiting.close();
+    await pooler.stop();
+  }
 });
 
 // Refused clients that kept their side open held descriptors that nobody counted.
