@@ -144,6 +144,13 @@ export class Admission {
     return group?.settings.shed === "never";
   }
 
+  /** The same at its login, when it is not known yet what it will begin. */
+  sparesLogin(client: ClientSession): boolean {
+    if (!this.#isOn) return false;
+    const place = client.place ??= new Place(client);
+    return place.chosen(this.#rules as RuleSet, this.groups)?.settings.shed === "never";
+  }
+
   /** `queued`: it waits from now on. */
   #request(place: Place, group: Group): Verdict {
     const { now } = this.#plane.reactor;

@@ -263,15 +263,17 @@ export class Overload {
   // --- connections
 
   /** Why a client that has sent its startup packet is not let in; null = it goes on. */
-  loginRefusal({ database: asked, user }: ClientSession): Refusal | null {
+  loginRefusal(client: ClientSession): Refusal | null {
+    const { database: asked, user } = client;
     if (this.shedding.strongest("connections") === null) return null;
-    const { config, strangers } = this.#plane;
+    const { admission, config, strangers } = this.#plane;
     // Nobody is to learn by it which databases exist.
     const database = lookupDatabase(config, asked) === null
       ? strangers.standIn(asked, [...config.databases.keys()]) ?? asked
       : asked;
     const risk = this.shedding.risk("connections", database);
     if (risk === null || this.isExempt(database) || this.#isExemptUser(user)) return null;
+    if (admission.sparesLogin(client)) return null;
     if (!this.shedding.refuses(risk.share.probability)) return null;
     this.#count("connections", risk.source, database);
     return overloaded("connections", risk, "57P03");

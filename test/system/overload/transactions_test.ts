@@ -12,7 +12,7 @@ import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
 import { type Postgres, startPostgres } from "../../support/postgres.ts";
-import type { RawClient } from "../../support/raw_client.ts";
+import { RawClient } from "../../support/raw_client.ts";
 import { tempDir } from "../../support/temp.ts";
 import { type Fleet, startFleet } from "../cancel/fleet.ts";
 import { closeAll, isFair, Monitor, open, overload, shedCounts } from "./support.ts";
@@ -42,6 +42,12 @@ tests.before(async () => {
       sessions: `${target} pool_mode=session`,
     },
     users: { vip: "shed=never" },
+    groups: { important: "shed=never", others: "" },
+    group_rules: {
+      named: "application_name=important group=important",
+      tagged: "tag=important group=important",
+      others: "database=shop group=others",
+    },
     pgbouncer: { default_pool_size: 2, auth_file: users },
   });
   pooler = fleet.worker(1);
@@ -355,6 +361,26 @@ tests("other databases, spared ones and spared users are let through", async () 
   const row = (await overload(pooler)).find((each) => each["database"] === "spared")!;
   assert.equal([row["throw_probability"], row["shed_transactions"]], ["0", "0"]);
 });
+
+tests(
+  "what is in a group that is spared is let through, by its rules and by what runs",
+  async () => {
+    const client = await open(pooler, "shop");
+    await monitor.decide(pooler, "shop", { transactions: 1, connections: 1 });
+    const good = 'T D C"SELECT 1" Z(I)';
+    for (let i = 0; i < 50; i++) {
+      assert.is(await ask(client, [f.Q("SELECT 1")]), `${shed} Z(I)`);
+      assert.is(await ask(client, [f.Q("/* group=important */ SELECT 1")]), good);
+    }
+    const important = await RawClient.login(pooler, {
+      user: "postgres",
+      database: "shop",
+      parameters: { application_name: "important" },
+    });
+    for (let i = 0; i < 100; i++) assert.is(await ask(important, [f.Q("SELECT 1")]), good);
+    await important.end();
+  },
+);
 
 tests("a client that waits for a server is not refused any more", async () => {
   const holders = await Promise.all([1, 2].map(() => open(pooler, "shop")));
