@@ -13,6 +13,7 @@
 //   is forgotten leaves its promise to all that are made later.
 
 import type { LeafRules } from "./accounts.ts";
+import { slotsOf } from "./leaf.ts";
 import { Lease } from "./lease.ts";
 import type { Grant, LeafGrant, LeafReport, Report } from "./messages.ts";
 import { isCount, LEAVES_MAX, UNLIMITED } from "./messages.ts";
@@ -188,7 +189,9 @@ export class LeaseTable {
         lease.granted = lease.floor = UNLIMITED;
         continue;
       }
-      if (floorsEnd && (lease.held <= lease.opening || slept)) lease.floor = 0;
+      // Of queries it is never taken for unused: they come and go, and PostgreSQL does not show whose they are.
+      const mayEnd = floorsEnd && slotsOf(lease.leaf) !== "queries";
+      if (mayEnd && (lease.held <= lease.opening || slept)) lease.floor = 0;
       lease.waning = true;
       this.#lower(lease);
     }

@@ -4,7 +4,17 @@
 import { groupLeaf, leafRules, poolLeaf } from "../../shared/ledger/mod.ts";
 import { loadConfig } from "../../shared/config/mod.ts";
 import { assert, suite } from "../support/harness.ts";
-import { chargedOf, LEASE_MS, ledgerOf, Mesh, oneLeaf, reportOf, rulesOf } from "./fixtures.ts";
+import {
+  chargedOf,
+  grantOf,
+  LEASE_MS,
+  ledgerOf,
+  Mesh,
+  oneLeaf,
+  reportOf,
+  rulesOf,
+  tableOf,
+} from "./fixtures.ts";
 
 const tests = suite("ledger of groups");
 
@@ -76,6 +86,21 @@ tests(
     const before = chargedOf(ledger, GROUP);
     ledger.backends(1, 1, new Map([[POOL, 1]]), LEASE_MS * 100);
     assert.is(chargedOf(ledger, GROUP), before);
+  },
+);
+
+// A group that was at rest just when the bus had been away for long ran nothing until it was back.
+tests(
+  "expire() leaves a group its floor, however long there is no contact and nothing runs",
+  () => {
+    const table = tableOf(1);
+    const [group, pool] = [table.lease(GROUP), table.lease(POOL)];
+    table.reports(0, true);
+    const numbers = { granted: 4, floor: 2 };
+    table.onGrant(grantOf(1, 1, { [GROUP]: numbers, [POOL]: numbers }), 10);
+    table.expire(LEASE_MS * 50);
+    assert.equal([group.granted, group.floor], [2, 2]);
+    assert.equal([pool.granted, pool.floor], [0, 0]);
   },
 );
 

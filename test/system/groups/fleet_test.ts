@@ -2,11 +2,15 @@
 // parent of 6, and clients of both on every worker. What PostgreSQL runs is looked at every 20 ms.
 // limit: 240 s
 
+import { cancelKeyWorker } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
+import { f } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { signal } from "../../support/processes.ts";
+import { RawClient } from "../../support/raw_client.ts";
+import { workerIdOf } from "../budget/support.ts";
 import { GroupLoad, GroupWatch } from "./group_load.ts";
 
 needs("postgresql");
@@ -20,10 +24,11 @@ const started: Pgweir[] = [];
 
 async function start(
   groups: Record<string, string>,
-  pgweir: Record<string, string> = {},
+  pgweir: Record<string, string | number> = {},
+  workers = 4,
 ): Promise<Pgweir> {
   const pooler = await startPgweir({
-    workers: 4,
+    workers,
     ini: {
       databases: { app: `host=127.0.0.1 port=${postgres.port} pool_size=24` },
       pgweir,
@@ -116,5 +121,44 @@ tests("budget_mode = static gives each worker its part", async () => {
   assert.is(watch.most("a"), 4);
   assert.equal(both.flatMap(({ errors }) => errors), []);
 });
+
+// The group's slots were given again while what the killed worker had begun went on.
+tests(
+  "what a killed worker has begun counts as long as PostgreSQL runs it, with budget_auth",
+  async () => {
+    const pooler = await start(
+      { a: "max_concurrent_queries=4 queue_timeout=0", b: "" },
+      { budget_auth: "user=postgres dbname=postgres", budget_lease: 3 },
+      2,
+    );
+    const byWorker = new Map<number, RawClient[]>();
+    let slow: RawClient[] = [];
+    while (slow.length < 3) {
+      const client = await RawClient.login(pooler, {
+        user: "app",
+        database: "app",
+        parameters: { application_name: "a" },
+      });
+      const worker = cancelKeyWorker(client.key!.processId, client.key!.secret);
+      slow = [...byWorker.get(worker) ?? [], client];
+      byWorker.set(worker, slow);
+    }
+    const others = [...byWorker.values()].filter((clients) => clients !== slow).flat();
+    for (const client of others) client.close();
+    watch.restart();
+    for (const client of slow) client.send(f.Q("/* run a */ SELECT pg_sleep(4)"));
+    await watch.reached(3, "a");
+    const worker = cancelKeyWorker(slow[0]!.key!.processId, slow[0]!.key!.secret);
+    const pid = pooler.workerPids().find((each) => workerIdOf(each) === worker);
+    signal(pid!, "SIGKILL");
+    const left = load(pooler, "a", 16);
+    await left.progress(20);
+    // All again once those have ended.
+    await watch.reached(4, "a");
+    await left.progress(60);
+    await left.stop();
+    assert.is(watch.ever("a"), 4);
+  },
+);
 
 tests.run();

@@ -109,6 +109,12 @@ export class GroupWatch {
     return this.#ever.get(group) ?? 0;
   }
 
+  /** For another pooler. */
+  restart(): void {
+    this.#ever.clear();
+    this.forget();
+  }
+
   forget(): void {
     this.#most = new Map();
   }
