@@ -186,10 +186,19 @@ function readSearch(values: Values, scope: LdapScope): LdapSearch | null {
   return { baseDn: ldapbasedn, scope, filter, bindDn: ldapbinddn ?? "" };
 }
 
+const scopes: ReadonlyMap<string, LdapScope> = new Map([
+  ["", "base"],
+  ["base", "base"],
+  ["one", "one"],
+  ["onelevel", "one"],
+  ["sub", "sub"],
+  ["subtree", "sub"],
+]);
+
 /** ldap[s]://host[:port]/basedn[?attribute[?scope[?filter]]] */
 function readUrl(text: string): { values: Values; scope: LdapScope } {
   const wanted = "wanted ldap://host:port/basedn?attribute?scope?filter, or ldaps://";
-  const parts = /^(ldaps?):\/\/([^/?#@]*)(?:\/([^?#]*)(?:\?([^#]*))?)?$/i.exec(text);
+  const parts = /^(ldaps?):\/\/([^/?#@\s]*)(?:\/([^?#]*)(?:\?([^#]*))?)?$/i.exec(text);
   if (parts === null) fail(`ldapurl is not understood: ${wanted}`);
   const [, scheme = "", authority = "", baseDn = "", query = ""] = parts;
   const [attributes = "", scope = "", filter = ""] = query.split("?").map(decoded);
@@ -198,15 +207,7 @@ function readUrl(text: string): { values: Values; scope: LdapScope } {
   const isAlone = /^\[[^\]]*\]$/.test(host) || !host.includes(":");
   if (!isAlone) fail(`ldapurl is not understood: ${wanted}`);
   // As in RFC 4516: without a scope only the entry itself is looked at, which is seldom meant.
-  const scopes: Readonly<Record<string, LdapScope>> = {
-    "": "base",
-    base: "base",
-    one: "one",
-    onelevel: "one",
-    sub: "sub",
-    subtree: "sub",
-  };
-  const found = scopes[scope.toLowerCase()];
+  const found = scopes.get(scope.toLowerCase());
   if (found === undefined) fail(`ldapurl: the scope ${quote(scope)} is not base, one or sub`);
   const [attribute = ""] = attributes.split(",");
   const values: Values = { ldapscheme: scheme.toLowerCase(), ldapserver: decoded(host) };

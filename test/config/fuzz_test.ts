@@ -13,6 +13,7 @@ import {
   parseHba,
   parseIdent,
 } from "../../shared/config/hba.ts";
+import { parseLdapOptions } from "../../shared/config/ldap.ts";
 import { addressBytes } from "../../shared/config/network.ts";
 import {
   formatValue,
@@ -41,6 +42,11 @@ const PIECES = [
   "\n[databases]\n",
   "\n[pgbouncer]\n",
   "\n[users]\n",
+  "\n[groups]\n",
+  "\n[group_rules]\n",
+  "=~",
+  " group=reports ",
+  "(a|b)*",
   "%include ",
   "host=",
   "password='",
@@ -77,6 +83,9 @@ const INIS = [
   `;comment\n[databases]\nshop = host=a port=5432 password='it''s'\n* = host=/tmp\n
 [users]\n"a ""b" = pool_mode=session\n[pgbouncer]\nlisten_addr = *\nadmin_users = a, b\n`,
   `[pgbouncer] pool_mode = transaction\n%include a\n'key'=value # no comment\n[peers]\n1 = host=b\n`,
+  `[databases]\nshop = host=a\n[groups]\nreports = max_concurrent_queries=8 max_queued=10 cpu_shares=256\n
+monthly = parent=reports queue_timeout=1.5\n[group_rules]\nr1 = application_name=~^re(port|ad) group=monthly
+r2 = client_addr=10.0.0.0/8 user=ann tag=x group=reports\n[pgbouncer]\npool_mode = transaction\n`,
 ];
 
 function printIni({ entries }: Ini): string {
@@ -173,6 +182,8 @@ const RULES = [
   "hostssl sameuser all 2001:db8::/32 cert map=certs\nhostnossl all @names ::ffff:10.1.2.3/128 reject\n",
   "host replication,all all 192.168.0.0 255.255.0.0 scram-sha-256\nhost all all all trust\n",
   'host "a""b",c, d all ::1 ffff:: password\nlocal "" "" trust\n',
+  'host all all all ldap ldapserver="a b" ldapport=1 ldapprefix="cn=" "ldapsuffix=,dc=x"\n',
+  'host all all ::/0 ldap ldapurl="ldap://h:1/dc=x?uid?sub" ldapbinddn=cn=a ldapbindpasswd="it""s"\n',
 ];
 const RULE_PIECES = [
   ...CHARACTERS,
@@ -218,7 +229,7 @@ function printRule({ type, databases, users, network, method, map }: HbaRule): s
   return [type, printNames(databases), printNames(users), where, method, option].join(" ");
 }
 
-const withoutLines = ({ rules }: Hba) => rules.map((rule) => ({ ...rule, line: 0 }));
+const withoutLines = (rules: Hba["rules"]) => rules.map((rule) => ({ ...rule, line: 0 }));
 const bitsOf = (bytes: readonly number[]) =>
   bytes.map((byte) => byte.toString(2).padStart(8, "0")).join("");
 
@@ -258,14 +269,49 @@ fuzz(
     note(text);
     const hba = readHba(text);
     checkProblems([...hba.problems, ...hba.warnings], text);
-    const again = readHba(hba.rules.map(printRule).join("\n"));
+    // What LDAP options were written for a rule is not kept.
+    const rules = hba.rules.filter(({ ldap }) => ldap === null);
+    const again = readHba(rules.map(printRule).join("\n"));
     assert.equal(again.problems, []);
-    assert.equal(withoutLines(again), withoutLines(hba));
+    assert.equal(withoutLines(again.rules), withoutLines(rules));
     const client = anyClient(dice);
     const first = hba.rules.find((rule) => isFor(rule, client)) ?? null;
     assert.is(matchHba(hba.rules, client), first, JSON.stringify(client));
   },
 );
+
+/** Right and wrong ones, none of which takes the next one for its value. */
+const LDAP_WORDS = [
+  ...["ldapserver=a", 'ldapserver="a b"', "ldapport=x", "ldapport=389", "ldapscheme=ldaps"],
+  ...[
+    "ldapscheme=x",
+    "ldaptls=1",
+    "ldapbasedn=dc=a",
+    'ldapurl="ldap://h/dc=x?uid?sub?(a=$username)"',
+  ],
+  ...["ldapurl=x", 'ldapprefix="cn="', "ldapsuffix=", "nonsense=1", "ldaptls", ",", '""'],
+];
+const LDAP_PIECES = [...CHARACTERS, ...LDAP_WORDS, "ldapbindpasswd=", "ldap://", "?", "(&(uid="];
+
+fuzz(test, "parseLdapOptions() survives any text, and repeats no secret", 20_000, (dice, note) => {
+  const secret = `s3cr3t${dice.below(1e9)}`;
+  const some = () => Array.from({ length: dice.below(5) }, () => dice.pick(LDAP_WORDS)).join(" ");
+  const password = dice.pick([
+    secret,
+    `"${secret}"`,
+    `"${secret}`,
+    `a ${secret}=b`,
+    `"a"${secret}`,
+  ]);
+  const known = `${some()} ldapbindpasswd=${password} ${some()}`;
+  for (const text of [anyText(dice, [some()], LDAP_PIECES), known]) {
+    note(text);
+    const options = parseLdapOptions(text);
+    if (!("failure" in options)) continue;
+    assert.ok(options.failure !== "" && !options.failure.includes(secret), options.failure);
+    assert.not.match(options.failure, "\n");
+  }
+});
 
 const MAPS = [
   'certs "ann.example" ann\ncerts b all # comment\n',
@@ -299,7 +345,7 @@ fuzz(test, "parseIdent() survives any text, and maps nobody to another", 50_000,
 
 const settings = settingsTable as readonly Setting[];
 
-fuzz(test, "parseValue() reads back what formatValue() writes", 40_000, (dice, note) => {
+fuzz(test, "parseValue() reads back what formatValue() writes", 20_000, (dice, note) => {
   const setting = dice.pick(settings);
   const pieces = [...CHARACTERS, "0x", "1e9", "-1", "07", "kB", "auto", "on", setting.default];
   const text = dice.chance(0.3) ? setting.default : dice.text(pieces, 6);

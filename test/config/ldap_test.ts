@@ -76,6 +76,13 @@ const rows: readonly (readonly [string, string])[] = [
   [`${base} ldapscheme=ldaps ldaptls=1`, "ldaptls = 1 is not for ldaps, which is TLS"],
   ["ldapurl=http://h/dc=x", unreadableUrl],
   ["ldapurl=ldap://u:hunter2@h/dc=x", unreadableUrl],
+  // Blanks in a host were an exception, and names of what every object has were scopes.
+  [`ldapurl="ldap://h:\r1/dc=x"`, unreadableUrl],
+  [`ldapurl="ldap://h\u2028x/dc=x"`, unreadableUrl],
+  [
+    "ldapurl=ldap://h/dc=x??constructor",
+    'ldapurl: the scope "constructor" is not base, one or sub',
+  ],
   ["ldapurl=ldap://h/dc=x??all", 'ldapurl: the scope "all" is not base, one or sub'],
   ["ldapurl=ldap://h/dc=%zz", "ldapurl has a % that is not followed by two hexadecimal digits"],
   [`${base} ldapbindpasswd=se hunter2`, 'option 4 is not name="value"'],
