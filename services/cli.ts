@@ -22,6 +22,10 @@ async function dispatch(): Promise<number> {
     const { runBudget } = await import("./budget/main.ts");
     return await runBudget(command.file);
   }
+  if (command.kind === "overload") {
+    const { runOverload } = await import("./overload/main.ts");
+    return await runOverload(command);
+  }
   const supervisor = await import("./supervisor/main.ts");
   switch (command.kind) {
     case "up":

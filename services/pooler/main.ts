@@ -14,6 +14,7 @@ import {
   withOptions,
 } from "../../shared/host/mod.ts";
 import { untouched } from "../../shared/console/mod.ts";
+import { isMonitored } from "../../shared/overload/mod.ts";
 import { setProcessName } from "../../shared/sys/mod.ts";
 import { createLogger } from "../../shared/telemetry/mod.ts";
 import { Control } from "./control.ts";
@@ -53,6 +54,12 @@ export async function runPooler(
   try {
     host?.open();
     if (seat === null) { for (const warning of warnings) logger.warning(problemText(warning)); }
+    if (seat === null && isMonitored(config)) {
+      logger.warning(
+        "the bounds of os_cpu_wait_time_ratio and the overload warnings have no effect on a lone worker, which has " +
+          "no monitor: run pgweir up, or set max_event_loop_lag_to_throw",
+      );
+    }
     const live = new LiveConfig(config, reader.texts, options, logger);
     return await new Control(config, seat ?? loneSeat(), host, live, untouched, logger).run();
   } catch (error) {

@@ -37,9 +37,23 @@ export interface PoolerCommand {
   readonly options: HostOptions;
 }
 
+export interface OverloadCommand {
+  readonly kind: "overload";
+  readonly file: string;
+  /** None: only under a supervisor. */
+  readonly databases: readonly string[];
+  /** What tells the PostgreSQL that is meant from others on its host. */
+  readonly postmaster: {
+    readonly pid: number | null;
+    readonly dataDirectory: string | null;
+    readonly port: number | null;
+  };
+}
+
 export type Command =
   | UpCommand
   | PoolerCommand
+  | OverloadCommand
   | { readonly kind: "budget"; readonly file: string }
   | { readonly kind: "check"; readonly file: string }
   | { readonly kind: "help" }
@@ -62,6 +76,9 @@ usage:
   pgweir check file.ini            print every problem of a configuration, exit 1 if there is one
   pgweir pooler [options] file.ini run one worker, as pgbouncer would run
   pgweir budget file.ini           run one budget coordinator in the foreground; up starts one itself
+  pgweir overload --database NAME [options] file.ini
+                                   watch the PostgreSQL of this host, so that workers refuse new
+                                   work for the database while it is overloaded
   pgweir --version | --help
 
 options of pooler, and of up with a file:
@@ -79,6 +96,10 @@ options of up:
   --port N             listen on 127.0.0.1:N, without a file (default 6432)
   --workers N          worker processes (default: one for each core)
   --runtime NAME       bun or deno: what the workers run on (default: what runs pgweir up)
+
+options of overload, to tell the PostgreSQL that is meant from others on its host:
+  --database NAME      its name in [databases]; may be given several times
+  --data-directory DIR, --port N or --pid N
 `;
 
 const sslmodes = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
@@ -101,6 +122,9 @@ function parse(argv: readonly string[]): Command {
     case "up":
     case "pooler":
       return parseHosted(word, rest);
+    case "overload":
+      if (asksForHelp(rest)) return { kind: "help" };
+      return parseOverload(rest);
     case "budget":
     case "check":
       if (asksForHelp(rest)) return { kind: "help" };
@@ -115,12 +139,12 @@ function parse(argv: readonly string[]): Command {
       return { kind: "version" };
     case undefined:
       throw new Misuse(
-        "no command given, wanted up, check, pooler or budget (pgweir --help explains)",
+        "no command given, wanted up, check, pooler, budget or overload (pgweir --help explains)",
       );
   }
   const what = word.startsWith("-") ? "option" : "command";
   throw new Misuse(
-    `unknown ${what} "${word}", wanted up, check, pooler or budget (pgweir --help explains)`,
+    `unknown ${what} "${word}", wanted up, check, pooler, budget or overload (pgweir --help explains)`,
   );
 }
 
@@ -133,26 +157,67 @@ function parseHosted(word: "up" | "pooler", words: readonly string[]): Command {
   return { kind: word, file: oneFile(word, taken.rest), options: taken.options };
 }
 
-function parseUp(words: readonly string[], options: HostOptions): Command {
-  const values = new Map<string, string>();
+/** A file, and options with a value each; `repeated` are those that may be given more than once. */
+function readOptions(
+  command: string,
+  words: readonly string[],
+  known: readonly string[],
+  repeated: readonly string[] = [],
+): { readonly file: string | null; readonly values: ReadonlyMap<string, readonly string[]> } {
+  const values = new Map<string, string[]>();
   let file: string | null = null;
   for (let i = 0; i < words.length; i++) {
     const word = words[i]!;
     if (!word.startsWith("-")) {
-      if (file !== null) throw new Misuse(`up: a second file "${word}", wanted one`);
+      if (file !== null) throw new Misuse(`${command}: a second file "${word}", wanted one`);
       file = word;
       continue;
     }
     const equals = word.indexOf("=");
     const name = equals < 0 ? word : word.slice(0, equals);
-    if (!["--upstream", "--port", "--workers", "--runtime"].includes(name)) {
-      throw new Misuse(`up: unknown option "${name}" (pgweir --help lists them)`);
+    if (!known.includes(name)) {
+      throw new Misuse(`${command}: unknown option "${name}" (pgweir --help lists them)`);
     }
-    if (values.has(name)) throw new Misuse(`up: ${name} given twice, wanted once`);
+    const given = values.get(name) ?? [];
+    if (given.length > 0 && !repeated.includes(name)) {
+      throw new Misuse(`${command}: ${name} given twice, wanted once`);
+    }
     const value = equals < 0 ? words[++i] : word.slice(equals + 1);
-    if (value === undefined || value === "") throw new Misuse(`up: ${name} has no value`);
-    values.set(name, value);
+    if (value === undefined || value === "") throw new Misuse(`${command}: ${name} has no value`);
+    values.set(name, [...given, value]);
   }
+  return { file, values };
+}
+
+const upOptions = ["--upstream", "--port", "--workers", "--runtime"];
+const overloadOptions = ["--database", "--data-directory", "--port", "--pid"];
+
+function parseOverload(words: readonly string[]): Command {
+  const { file, values } = readOptions("overload", words, overloadOptions, ["--database"]);
+  if (file === null) {
+    throw new Misuse(
+      "overload: no file given, wanted one (pgweir overload --database NAME file.ini)",
+    );
+  }
+  const [pid] = values.get("--pid") ?? [];
+  if (pid !== undefined && !/^[1-9]\d{0,9}$/.test(pid)) {
+    throw new Misuse(`overload: --pid is "${pid}", wanted a process id`);
+  }
+  const [dataDirectory] = values.get("--data-directory") ?? [];
+  return {
+    kind: "overload",
+    file,
+    databases: values.get("--database") ?? [],
+    postmaster: {
+      pid: pid === undefined ? null : Number(pid),
+      dataDirectory: dataDirectory ?? null,
+      port: parsePort("overload: --port", values.get("--port")?.[0]),
+    },
+  };
+}
+
+function parseUp(words: readonly string[], options: HostOptions): Command {
+  const { file, values } = readOptions("up", words, upOptions);
   for (const name of ["--upstream", "--port"]) {
     if (file !== null && values.has(name)) {
       throw new Misuse(`up: ${name} given together with "${file}", wanted one of them`);
@@ -163,14 +228,14 @@ function parseUp(words: readonly string[], options: HostOptions): Command {
       `up: ${options.daemon ? "-d" : "-u"} given without a file, wanted up file.ini`,
     );
   }
-  const upstream = values.get("--upstream");
+  const [upstream] = values.get("--upstream") ?? [];
   return {
     kind: "up",
     file,
     upstream: upstream === undefined ? null : parseUpstream(upstream),
-    workers: parseWorkers(values.get("--workers")),
-    runtime: parseRuntime(values.get("--runtime")),
-    port: parsePort("--port", values.get("--port")),
+    workers: parseWorkers(values.get("--workers")?.[0]),
+    runtime: parseRuntime(values.get("--runtime")?.[0]),
+    port: parsePort("up: --port", values.get("--port")?.[0]),
     options,
     lone: false,
   };
@@ -210,7 +275,7 @@ function parseRuntime(text: string | undefined): "bun" | "deno" | null {
 function parsePort(option: string, text: string | undefined): number | null {
   if (text === undefined) return null;
   const port = /^\d+$/.test(text) ? Number(text) : 0;
-  if (port < 1 || port > 65535) throw new Misuse(`up: ${option} is "${text}", wanted 1 to 65535`);
+  if (port < 1 || port > 65535) throw new Misuse(`${option} is "${text}", wanted 1 to 65535`);
   return port;
 }
 

@@ -32,14 +32,17 @@ export async function runUp(command: UpCommand): Promise<number> {
       ...Array<string>(command.options.verbose).fill("-v"),
       file,
     ],
-    coordinatorCommand: (runtime, file) => [...runtimeCommand(runtime), cli, "budget", file],
+    companionCommands: {
+      coordinator: (runtime, file) => [...runtimeCommand(runtime), cli, "budget", file],
+      monitor: (runtime, file) => [...runtimeCommand(runtime), cli, "overload", file],
+    },
     times: {
       readyMs: 30_000,
       drainMarginMs: 2000,
       quitMs: 2000,
       silentMs: 30_000,
       goodbyeMs: 3000,
-      coordinatorMs: 3000,
+      companionMs: 3000,
     },
   });
   const forget = onSignals(up);

@@ -18,11 +18,13 @@ import {
   withOptions,
 } from "../../shared/host/mod.ts";
 import { type Command, Executor, type ShutdownMode } from "../../shared/console/mod.ts";
+import type { Rights } from "../../shared/bus/mod.ts";
+import { isMonitored } from "../../shared/overload/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
 import type { UpCommand } from "./arguments.ts";
 import { readyText } from "./banner.ts";
-import { Coordinator } from "./coordinator.ts";
+import { Companion } from "./companion.ts";
 import { BadConfig, fileFailure, StartFailure } from "./failure.ts";
 import { Fleet } from "./fleet.ts";
 import { generatedIni, generatedUserlist, listenHost, poolSize } from "./generated_config.ts";
@@ -59,8 +61,10 @@ export interface UpContext {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** argv of a worker. */
   readonly workerCommand: (runtime: Runtime, file: string) => readonly string[];
-  /** argv of a budget coordinator. */
-  readonly coordinatorCommand: (runtime: Runtime, file: string) => readonly string[];
+  /** argv of a process beside the workers. */
+  readonly companionCommands: Readonly<
+    Record<"coordinator" | "monitor", (runtime: Runtime, file: string) => readonly string[]>
+  >;
   readonly times: {
     /** From the start of a worker until it must be ready. */
     readonly readyMs: number;
@@ -72,8 +76,8 @@ export interface UpContext {
     readonly silentMs: number;
     /** How long a stop may take to tell the coordinators of other hosts which workers are gone. */
     readonly goodbyeMs: number;
-    /** From SIGTERM to SIGQUIT of the coordinator. */
-    readonly coordinatorMs: number;
+    /** From SIGTERM to SIGQUIT of the coordinator, and of the monitor. */
+    readonly companionMs: number;
   };
 }
 
@@ -105,7 +109,13 @@ export class Up {
   #hostBus: HostBus | null = null;
   /** null in budget_mode static. */
   #registry: WorkerRegistry | null = null;
-  #coordinator: Coordinator | null = null;
+  #coordinator: Companion | null = null;
+  /** null: nothing is to be monitored. */
+  #monitor: Companion | null = null;
+  /** Monitors that were needed no more and end. */
+  readonly #endingMonitors = new Set<Promise<void>>();
+  /** What the workers run on; null until they are started. */
+  #runtime: Runtime | null = null;
   #fleet: Fleet | null = null;
   /** Resolves when the fleet has ended; null until it was asked to. */
   #fleetEnd: Promise<void> | null = null;
@@ -184,6 +194,7 @@ export class Up {
     this.#host?.configureLog(config);
     this.#logger.setLevel(config.settings.verbose > 0 ? "debug" : "info");
     this.#logger.setFormat(config.settings.logFormat);
+    this.#monitorIfNeeded(config);
   }
 
   /** From the console of a worker, here or elsewhere. */
@@ -199,7 +210,10 @@ export class Up {
       bus,
       live: this.#live,
       fleet: () => this.#fleet,
-      tellCoordinator: (text) => this.#coordinator?.hand(text),
+      tellCompanions: (text) => {
+        this.#coordinator?.hand(text);
+        this.#monitor?.hand(text);
+      },
       takeConfig: (config) => this.#takeConfig(config),
       shutdown: (mode) => this.#shutdown(mode),
     });
@@ -350,16 +364,43 @@ export class Up {
       logger: this.#logger,
     });
     this.#registry.start();
-    this.#coordinator = new Coordinator({
-      command: this.#commandOf(this.#context.coordinatorCommand, runtime, config.path),
+    this.#coordinator = this.#companion({
+      title: "budget coordinator",
+      command: this.#commandOf(this.#context.companionCommands.coordinator, runtime, config.path),
+      variable: "PGWEIR_BUDGET",
+      name: "budget",
+      rights: (name) => bus.subjects.coordinatorRights(name),
+      mesh: config.settings.mesh,
+      hostBus,
+    });
+    this.#coordinator.start();
+    return this.#registry;
+  }
+
+  /** With a seat of its own at each start: its name on the bus is never that of another process. */
+  #companion(
+    { title, command, variable, name: prefix, rights, mesh, hostBus }: {
+      readonly title: string;
+      readonly command: readonly string[];
+      readonly variable: string;
+      readonly name: string;
+      readonly rights: (name: string) => Rights;
+      readonly mesh: string;
+      readonly hostBus: HostBus;
+    },
+  ): Companion {
+    return new Companion({
+      title,
+      command,
+      variable,
       input: () => this.#workforce?.input ?? "",
       seat: () => {
-        // Of this process and no other, ever: it tells the terms of a leader from those of others.
-        const name = `budget-${randomBytes(6).toString("hex")}`;
+        const name = `${prefix}-${randomBytes(6).toString("hex")}`;
         return JSON.stringify({
           busUrl: hostBus.url,
-          busToken: hostBus.token("coordinator", bus.subjects.coordinatorRights(name)),
-          mesh: config.settings.mesh,
+          busToken: hostBus.token(title, rights(name)),
+          mesh,
+          supervisor: hostBus.name,
           supervisorPid: process.pid,
           handed: true,
           embedded: hostBus.isEmbedded,
@@ -369,10 +410,33 @@ export class Up {
       logger: this.#logger,
       passOn: this.#passOn,
       random: Math.random,
-      stopMs: this.#context.times.coordinatorMs,
+      stopMs: this.#context.times.companionMs,
     });
-    this.#coordinator.start();
-    return this.#registry;
+  }
+
+  /** Starts the overload monitor, or ends it, as the configuration wants it. */
+  #monitorIfNeeded(config: Config): void {
+    const hostBus = this.#hostBus;
+    const runtime = this.#runtime;
+    if (hostBus === null || runtime === null || this.#stopped.signal.aborted) return;
+    const isNeeded = isMonitored(config);
+    if (isNeeded && this.#monitor === null) {
+      this.#monitor = this.#companion({
+        title: "overload monitor",
+        command: this.#commandOf(this.#context.companionCommands.monitor, runtime, config.path),
+        variable: "PGWEIR_OVERLOAD",
+        name: "overload",
+        rights: (name) => hostBus.bus.subjects.monitorRights(hostBus.name, name),
+        mesh: config.settings.mesh,
+        hostBus,
+      });
+      this.#monitor.start();
+    } else if (!isNeeded && this.#monitor !== null) {
+      const ended = this.#monitor.stop();
+      this.#monitor = null;
+      this.#endingMonitors.add(ended);
+      void ended.then(() => this.#endingMonitors.delete(ended));
+    }
   }
 
   async #startFleet(
@@ -418,6 +482,8 @@ export class Up {
     });
     this.#fleet.onGiveUp = (reason) => this.#fail(reason);
     await this.#fleet.start();
+    this.#runtime = plan.runtime;
+    this.#monitorIfNeeded(config);
   }
 
   #commandOf(
@@ -444,7 +510,11 @@ export class Up {
     await (this.#fleetEnd ?? this.#fleet?.quit());
     // With the embedded bus nobody is left who would want to know.
     await this.#registry?.close(this.#hostBus?.isEmbedded ? 0 : this.#context.times.goodbyeMs);
-    await this.#coordinator?.stop();
+    await Promise.all([
+      this.#coordinator?.stop(),
+      this.#monitor?.stop(),
+      ...this.#endingMonitors,
+    ]);
     await this.#postgres?.stop();
     await this.#hostBus?.close();
     for (const unlock of this.#unlock.reverse()) unlock();

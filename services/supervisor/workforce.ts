@@ -26,8 +26,8 @@ export interface WorkforceOptions {
   readonly bus: Bus;
   readonly live: LiveConfig;
   readonly fleet: () => Fleet | null;
-  /** Hands to the coordinator. */
-  readonly tellCoordinator: (text: string) => void;
+  /** Hands to the processes beside the workers. */
+  readonly tellCompanions: (text: string) => void;
   /** Puts a configuration into effect in this process; throws to refuse it. */
   readonly takeConfig: (config: Config) => void;
   readonly shutdown: (mode: ShutdownMode) => void;
@@ -113,7 +113,7 @@ export class HostWorkforce implements Workforce {
   #hand(): void {
     const { input } = this;
     this.#options.fleet()?.hand(input);
-    this.#options.tellCoordinator(input);
+    this.#options.tellCompanions(input);
   }
 
   /** Hands a new configuration out, and waits until all workers go by it; returns who does not say so. */

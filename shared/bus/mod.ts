@@ -30,9 +30,9 @@ export {
   type OverloadDecision,
   type OverloadWarning,
   type OverloadWarnings,
-  type Shedding,
   type WarningKind,
 } from "./overload_messages.ts";
+export type { Shedding } from "../overload/mod.ts";
 export {
   maxKeyCharacters,
   maxValueBytes,

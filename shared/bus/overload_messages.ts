@@ -2,17 +2,9 @@
 // Who refuses, and whom, is the workers' business. Pure.
 // Bounds: 2000 databases with bounds of their own, 16 warnings now and 32 of the past.
 
-import { isLimit } from "../overload/mod.ts";
+import { isLimit, type Shedding } from "../overload/mod.ts";
 import { checkItems, fieldsOf, isCount, isOneOf, isText } from "./checks.ts";
 import type { Payload } from "./payload.ts";
-
-/** The bounds of a ratio, and how much of all attempts is refused at the ratio of this decision. */
-export interface Shedding {
-  readonly min: number;
-  readonly max: number;
-  /** 0 to 1; 0 when the bounds are turned off. */
-  readonly probability: number;
-}
 
 /**
  * One look of a monitor. It is valid for three intervals from its receipt, and until the next one of the

@@ -372,6 +372,12 @@ class Loader {
     if (database.user !== null && byteLength(database.user) > MAX_USER_BYTES) {
       this.#problem(entry, `${what}: user is longer than ${MAX_USER_BYTES} bytes`);
     }
+    const ownBounds = database.minOsCpuWaitTimeRatioToThrow ??
+      database.maxOsCpuWaitTimeRatioToThrow;
+    if (fallback && ownBounds !== null) {
+      const why = "a monitor knows databases by the names of their entries";
+      this.#problem(entry, `${what}: bounds of os_cpu_wait_time_ratio_to_throw of its own: ${why}`);
+    }
     this.#entries.set(name, entry);
     if (fallback) this.#fallback = database;
     else this.#databases.set(name, database);

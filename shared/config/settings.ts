@@ -109,7 +109,6 @@ const shed = oneOf("normal", "never");
 
 const SHED_HELP =
   "never: its new transactions and connections are let through whatever is overloaded.";
-const NO_SHEDDING: Extra = { instead: "this version does not refuse work on overload" };
 const WINDOWS_SERVICE: Extra = { instead: "it names a Windows service in PgBouncer" };
 
 // One row a line: read as a table, it is easier to check against PgBouncer's documentation.
@@ -229,21 +228,21 @@ export const settingsTable = [
   w("budget_mode", oneOf("static", "leased"), "leased", "G", "start", "works", "How limits are shared: leased moves slots to the workers that have clients waiting, limits are totals of the mesh; static divides them by the workers of the host."),
   w("budget_lease", "seconds", "10", "G", "start", "works", "Seconds a worker may use leased slots without hearing from the coordinator; the same on every host of a mesh.", { min: 1 }),
   w("budget_auth", "string", "", "G", "reload", "works", "Login to PostgreSQL (user=a password=b dbname=c) with which the coordinator counts the backends of silent workers; empty is none.", { secret: true }),
-  w("overload_interval", "seconds", "1", "G", "reload", "ignored", "Seconds between two measurements of CPU wait and work.", { min: 0.1, max: 60 }),
-  w("os_cpu_busy_time_threshold", "int", "50000", "G", "reload", "ignored", "Microseconds of CPU work in an overload_interval below which nothing counts as overloaded."),
-  w("min_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "GD", "reload", "refused", "Ratio of CPU wait to work from which new transactions are refused now and then.", NO_SHEDDING),
-  w("max_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "GD", "reload", "refused", "Ratio from which every new transaction is refused; off unless it is above the lower one.", NO_SHEDDING),
-  w("min_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "refused", "Ratio of CPU wait to work from which new connections are refused now and then.", NO_SHEDDING),
-  w("max_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "refused", "Ratio from which every new connection is refused; off unless it is above the lower one.", NO_SHEDDING),
+  w("overload_interval", "seconds", "1", "G", "reload", "works", "Seconds between two measurements of CPU wait and work.", { min: 0.1, max: 60 }),
+  w("os_cpu_busy_time_threshold", "int", "50000", "G", "reload", "works", "Microseconds of CPU work in an overload_interval below which nothing counts as overloaded."),
+  w("min_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "GD", "reload", "works", "Ratio of CPU wait to work from which new transactions are refused now and then."),
+  w("max_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "GD", "reload", "works", "Ratio from which every new transaction is refused; off unless it is above the lower one."),
+  w("min_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "works", "Ratio of CPU wait to work from which new connections are refused now and then."),
+  w("max_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "works", "Ratio from which every new connection is refused; off unless it is above the lower one."),
   w("min_event_loop_lag_to_throw", "milliseconds", "0", "G", "reload", "works", "Milliseconds that a worker is behind its events from which it refuses new transactions now and then."),
   w("max_event_loop_lag_to_throw", "milliseconds", "0", "G", "reload", "works", "Milliseconds that a worker is behind its events from which it refuses every new transaction; off unless it is above the lower one."),
   w("overload_sqlstate", oneOf("53000", "40001"), "53000", "G", "reload", "works", "SQLSTATE of transactions that are refused on overload; 40001 is for clients that only try again what could not be serialized."),
-  w("cpu_overload_warn_ratio", "ratio", "0", "G", "reload", "ignored", "Share of the host's CPU time in use above which a warning is raised; 0 is none.", { max: 1 }),
-  w("cpu_overload_clear_ratio", "ratio", "0.8", "G", "reload", "ignored", "Share of the CPU time in use below which the warning is cleared.", { max: 1 }),
-  w("cpu_overload_duration_seconds", "int", "600", "G", "reload", "ignored", "Seconds the CPU must stay above or below the ratio.", { max: 86400 }),
-  w("memory_overload_warn_ratio", "ratio", "0", "G", "reload", "ignored", "Share of the host's memory in use above which a warning is raised; 0 is none.", { max: 1 }),
-  w("memory_overload_clear_ratio", "ratio", "0.8", "G", "reload", "ignored", "Share of the memory in use below which the warning is cleared.", { max: 1 }),
-  w("memory_overload_duration_seconds", "int", "600", "G", "reload", "ignored", "Seconds the memory must stay above or below the ratio.", { max: 86400 }),
+  w("cpu_overload_warn_ratio", "ratio", "0", "G", "reload", "works", "Share of the host's CPU time in use above which a warning is raised; 0 is none.", { max: 1 }),
+  w("cpu_overload_clear_ratio", "ratio", "0.8", "G", "reload", "works", "Share of the CPU time in use below which the warning is cleared.", { max: 1 }),
+  w("cpu_overload_duration_seconds", "int", "600", "G", "reload", "works", "Seconds the CPU must stay above or below the ratio.", { max: 86400 }),
+  w("memory_overload_warn_ratio", "ratio", "0", "G", "reload", "works", "Share of the host's memory in use above which a warning is raised; 0 is none.", { max: 1 }),
+  w("memory_overload_clear_ratio", "ratio", "0.8", "G", "reload", "works", "Share of the memory in use below which the warning is cleared.", { max: 1 }),
+  w("memory_overload_duration_seconds", "int", "600", "G", "reload", "works", "Seconds the memory must stay above or below the ratio.", { max: 86400 }),
   w("priority_aging", "seconds", "1", "G", "reload", "works", "Seconds for which resource groups of higher priority or weight may keep a group from its next query in one worker; 0 is for ever."),
   w("unmatched_group", "string", "", "G", "reload", "works", "Resource group of clients that no rule matches."),
   w("console_listen", "string", "127.0.0.1:6433", "G", "start", "ignored", "Address and port of the web console; empty is none."),

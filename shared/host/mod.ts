@@ -2,6 +2,12 @@
 
 export { isInBackground, runInBackground } from "./background.ts";
 export {
+  type BusService,
+  runBusService,
+  type ServiceKind,
+  type ServicePlace,
+} from "./bus_service.ts";
+export {
   configFrom,
   type ConfigSources,
   type FileTexts,

@@ -1,6 +1,5 @@
 // What is kept of presence and of named backends, and the rule of a host that was started again.
 
-import { parseBudgetSeat } from "../../services/budget/seat.ts";
 import { Sightings } from "../../services/budget/sightings.ts";
 import type { Presence } from "../../shared/bus/mod.ts";
 import { assert, suite } from "../support/harness.ts";
@@ -154,52 +153,6 @@ tests("prune() drops what was not seen for an hour and is not charged", () => {
   assert.equal([1, 2, 3].map((id) => sightings.placeOf(id, 1)?.host ?? null), [null, "a", "a"]);
   sightings.prune(7_200_000, () => false);
   assert.equal([1, 2, 3].map((id) => sightings.placeOf(id, 1)), [null, null, null]);
-});
-
-tests("parseBudgetSeat() reads what a supervisor gives", () => {
-  const given = {
-    busUrl: "nats://127.0.0.1:4333",
-    busToken: "t",
-    mesh: "default",
-    supervisorPid: 12,
-    embedded: true,
-    name: "budget-1",
-  };
-  assert.equal(parseBudgetSeat(JSON.stringify(given)), {
-    name: "budget-1",
-    mesh: "default",
-    embedded: { servers: ["nats://127.0.0.1:4333"], token: "t" },
-    supervisorPid: 12,
-    handed: false,
-  });
-  const without = { ...given, embedded: false, busToken: "" };
-  assert.is((parseBudgetSeat(JSON.stringify(without)) as { embedded: null }).embedded, null);
-});
-
-tests("parseBudgetSeat() says what is wrong, without the token", () => {
-  const good = {
-    busUrl: "",
-    busToken: "secret",
-    mesh: "m",
-    supervisorPid: 1,
-    embedded: true,
-    name: "n",
-  };
-  const rows: [unknown, string][] = [
-    [{ ...good, mesh: "a b" }, "mesh"],
-    [{ ...good, name: 3 }, "name"],
-    [{ ...good, busToken: null }, "busToken"],
-    [{ ...good, embedded: 1 }, "embedded"],
-    [{ ...good, supervisorPid: 0 }, "supervisorPid"],
-    [null, "mesh"],
-    [[], "mesh"],
-  ];
-  for (const [value, word] of rows) {
-    const said = parseBudgetSeat(JSON.stringify(value));
-    assert.type(said, "string");
-    assert.ok((said as string).includes(word) && !(said as string).includes("secret"), word);
-  }
-  assert.is(parseBudgetSeat("{"), "read PGWEIR_BUDGET: not JSON");
 });
 
 tests.run();

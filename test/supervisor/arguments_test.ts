@@ -2,7 +2,12 @@
 
 import { assert, suite } from "../support/harness.ts";
 import type { HostOptions } from "../../shared/host/mod.ts";
-import { type Command, loneWorker, parseArguments } from "../../services/supervisor/arguments.ts";
+import {
+  type Command,
+  loneWorker,
+  type OverloadCommand,
+  parseArguments,
+} from "../../services/supervisor/arguments.ts";
 
 const test = suite("arguments");
 
@@ -36,6 +41,14 @@ const shop = {
   password: null,
   sslmode: null,
 };
+
+const overload = (change: Partial<OverloadCommand>): Command => ({
+  kind: "overload",
+  file: "a.ini",
+  databases: [],
+  postmaster: { pid: null, dataDirectory: null, port: null },
+  ...change,
+});
 
 const accepted: [string[], Command][] = [
   [["up"], up()],
@@ -81,6 +94,16 @@ const accepted: [string[], Command][] = [
   [["up", "-dv", "a.ini"], up({ file: "a.ini", options: hosted({ daemon: true, verbose: 1 }) })],
   [["up", "-v"], up({ options: hosted({ verbose: 1 }) })],
   [["budget", "a.ini"], { kind: "budget", file: "a.ini" }],
+  [["overload", "a.ini"], overload({})],
+  [["overload", "--database", "a", "--database=b", "a.ini"], overload({ databases: ["a", "b"] })],
+  [
+    ["overload", "--database", "a", "--data-directory", "/d", "--port", "5433", "--pid=7", "a.ini"],
+    overload({
+      databases: ["a"],
+      postmaster: { pid: 7, dataDirectory: "/d", port: 5433 },
+    }),
+  ],
+  [["overload", "--help"], { kind: "help" }],
   [["check", "a.ini"], { kind: "check", file: "a.ini" }],
   [["--version"], { kind: "version" }],
   [["-V"], { kind: "version" }],
@@ -96,7 +119,7 @@ for (const [argv, command] of accepted) {
 }
 
 const refused: [string[], RegExp][] = [
-  [[], /^no command given, wanted up, check, pooler or budget/],
+  [[], /^no command given, wanted up, check, pooler, budget or overload/],
   [["upp"], /^unknown command "upp"/],
   [["a.ini"], /^unknown command "a\.ini"/],
   [["--verbose"], /^unknown option "--verbose"/],
@@ -134,6 +157,12 @@ const refused: [string[], RegExp][] = [
   [["up", "--upstream", "postgres://u:a%0Ab@h/d"], /has a control character in its password$/],
   [["pooler"], /^pooler: 0 files given, wanted one/],
   [["budget"], /^budget: 0 files given, wanted one/],
+  [["overload", "--database", "a"], /^overload: no file given, wanted one/],
+  [["overload", "--database", "a.ini"], /^overload: no file given/],
+  [["overload", "--databse", "a", "a.ini"], /^overload: unknown option "--databse"/],
+  [["overload", "--port=0", "a.ini"], /^overload: --port is "0", wanted 1 to 65535$/],
+  [["overload", "--pid=-1", "a.ini"], /^overload: --pid is "-1", wanted a process id$/],
+  [["overload", "--pid=1", "--pid=2", "a.ini"], /^overload: --pid given twice, wanted once$/],
   [["check", "a.ini", "b.ini"], /^check: 2 files given, wanted one/],
   [["check", "--all", "a.ini"], /^check: unknown option "--all"/],
 ];

@@ -22,14 +22,17 @@ const up = new Up(command, {
   systemDirectory: join(folder!, "system"),
   environment: process.env,
   workerCommand: () => standIn("fake_worker.ts"),
-  coordinatorCommand: () => standIn("fake_coordinator.ts"),
+  companionCommands: {
+    coordinator: () => standIn("fake_coordinator.ts"),
+    monitor: () => standIn("fake_coordinator.ts"),
+  },
   times: {
     readyMs: 10_000,
     drainMarginMs: 200,
     quitMs: 500,
     silentMs: Number(process.env["SILENT_MS"] ?? 60_000),
     goodbyeMs: 3000,
-    coordinatorMs: 500,
+    companionMs: 500,
   },
 });
 onSignals(up);

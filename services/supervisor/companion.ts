@@ -1,18 +1,22 @@
-// The budget coordinator of this host, a process: started again whenever it ends, until it is stopped. Its
-// death is no matter of life and death: workers go on with what was leased to them, and the coordinator of
-// another host, or the next one here, takes over. So nothing about it ever ends the host.
+// A process beside the workers of this host, its budget coordinator or its overload monitor: started again whenever it
+// ends, until it is stopped. Its death is no matter of life and death: workers go on with what was leased to them,
+// and refuse nothing that no monitor told them to. So nothing about it ever ends the host.
 
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { StartFailure } from "./failure.ts";
 import { restartLimits, RestartPolicy } from "./restart.ts";
 import { ServiceProcess } from "./service_process.ts";
 
-export interface CoordinatorOptions {
+export interface CompanionOptions {
+  /** What it is, for people: "budget coordinator". */
+  readonly title: string;
   /** argv. */
   readonly command: readonly string[];
   /** What it is handed on its standard input; asked at each start. */
   readonly input: () => string;
-  /** The value of PGWEIR_BUDGET; asked at each start. */
+  /** The environment variable with its seat. */
+  readonly variable: string;
+  /** The value of that; asked at each start. */
   readonly seat: () => string;
   readonly logger: Logger;
   /** Takes a line that it wrote to its standard error. */
@@ -25,25 +29,25 @@ export interface CoordinatorOptions {
 /** After a row of quick deaths. */
 const loopDelayMs = 10_000;
 
-export class Coordinator {
-  readonly #options: CoordinatorOptions;
+export class Companion {
+  readonly #options: CompanionOptions;
   readonly #policy: RestartPolicy;
   #process: ServiceProcess | null = null;
   #restart: NodeJS.Timeout | null = null;
   #stopped = false;
   #ended: () => void = () => {};
 
-  constructor(options: CoordinatorOptions) {
+  constructor(options: CompanionOptions) {
     this.#options = options;
     this.#policy = new RestartPolicy(restartLimits, options.random);
   }
 
   start(): void {
-    const { command, seat, input, passOn, logger } = this.#options;
+    const { title, command, variable, seat, input, passOn, logger } = this.#options;
     try {
       this.#process = ServiceProcess.start({
         command,
-        environment: { PGWEIR_BUDGET: seat() },
+        environment: { [variable]: seat() },
         input: input(),
         passOn,
         onEnd: (ended) => this.#onEnd(ended),
@@ -54,7 +58,7 @@ export class Coordinator {
       return this.#again(performance.now(), error.message);
     }
     if (this.#process !== null) {
-      logger.info("the budget coordinator is started", { pid: this.#process.pid });
+      logger.info(`the ${title} is started`, { pid: this.#process.pid });
     }
   }
 
@@ -69,11 +73,11 @@ export class Coordinator {
     if (this.#restart !== null) clearTimeout(this.#restart);
     const running = this.#process;
     if (running === null) return;
-    const { stopMs, logger } = this.#options;
+    const { title, stopMs, logger } = this.#options;
     const ended = new Promise<void>((resolve) => this.#ended = resolve);
     running.stop(stopMs, () =>
       running.quit(stopMs, () => {
-        logger.warning("the budget coordinator does not end, killing it", { pid: running.pid });
+        logger.warning(`the ${title} does not end, killing it`, { pid: running.pid });
       }));
     await ended;
   }
@@ -86,7 +90,7 @@ export class Coordinator {
     const reason = ended.end.startsWith("code") ? ended.lastMessage : "";
     this.#again(
       ended.startedAt,
-      `the budget coordinator ended with ${ended.end}${reason === "" ? "" : `: ${reason}`}`,
+      `the ${this.#options.title} ended with ${ended.end}${reason === "" ? "" : `: ${reason}`}`,
     );
   }
 

@@ -1,0 +1,88 @@
+// What a monitor makes of an interval, as a table; and which configurations need a monitor at all.
+
+import { decide, overloadRatio } from "../../services/overload/decide.ts";
+import { isMonitored } from "../../shared/overload/mod.ts";
+import { assert, suite } from "../support/harness.ts";
+import { configWith } from "./fixtures.ts";
+
+const tests = suite("decide");
+
+tests("overloadRatio() is wait by work, and 0 where that tells nothing", () => {
+  const rows: [waitUs: number, busyUs: number, thresholdUs: number, ratio: number][] = [
+    [4_000_000, 1_000_000, 50_000, 4],
+    [250_000, 1_000_000, 50_000, 0.25],
+    [4_000_000, 49_999, 50_000, 0],
+    [100_000, 50_000, 50_000, 2],
+    [4_000_000, 0, 0, 0],
+    [4_000_000, 1, 0, 4_000_000],
+    [0, 1_000_000, 50_000, 0],
+    [-5, 1_000_000, 50_000, 0],
+    [5, -1_000_000, 0, 0],
+    [NaN, 1_000_000, 0, 0],
+    [5, NaN, 0, 0],
+  ];
+  for (const [waitUs, busyUs, threshold, ratio] of rows) {
+    const row = JSON.stringify([waitUs, busyUs, threshold]);
+    assert.is(overloadRatio({ waitUs, busyUs }, threshold), ratio, row);
+  }
+});
+
+const settings = `min_os_cpu_wait_time_ratio_to_throw = 2
+max_os_cpu_wait_time_ratio_to_throw = 6
+min_os_cpu_wait_time_ratio_to_drop_connection = 3
+max_os_cpu_wait_time_ratio_to_drop_connection = 13
+os_cpu_busy_time_threshold = 100`;
+
+tests("decide() takes both pairs of bounds, and those that databases set for themselves", () => {
+  const config = configWith(
+    settings,
+    `shop = host=a
+early = host=a min_os_cpu_wait_time_ratio_to_throw=1 max_os_cpu_wait_time_ratio_to_throw=5
+half = host=a max_os_cpu_wait_time_ratio_to_throw=10
+never = host=a max_os_cpu_wait_time_ratio_to_throw=0`,
+  );
+  const times = { waitUs: 4_000_000, busyUs: 1_000_000 };
+  assert.equal(decide(times, config, null), {
+    ratio: 4,
+    // The example of ClickHouse's documentation.
+    transactions: { min: 2, max: 6, probability: 0.5 },
+    connections: { min: 3, max: 13, probability: 0.1 },
+    databases: [
+      { database: "early", transactions: { min: 1, max: 5, probability: 0.75 } },
+      { database: "half", transactions: { min: 2, max: 10, probability: 0.25 } },
+      { database: "never", transactions: { min: 2, max: 0, probability: 0 } },
+    ],
+  });
+  const early = decide(times, config, "early");
+  assert.equal(early.transactions, { min: 1, max: 5, probability: 0.75 });
+  assert.equal(early.databases, []);
+  assert.is(decide(times, config, "shop").transactions.probability, 0.5);
+  assert.is(decide({ waitUs: 4_000_000, busyUs: 99 }, config, null).transactions.probability, 0);
+});
+
+tests("nothing is refused by default, and a monitor is needed only where something is on", () => {
+  const times = { waitUs: 900_000_000, busyUs: 1_000_000 };
+  const { ratio, transactions, connections } = decide(times, configWith(), null);
+  assert.equal([ratio, transactions.probability, connections.probability], [900, 0, 0]);
+  const rows: [string, string, boolean][] = [
+    ["", "shop = host=a", false],
+    ["max_os_cpu_wait_time_ratio_to_throw = 5", "shop = host=a", true],
+    ["min_os_cpu_wait_time_ratio_to_throw = 5", "shop = host=a", false],
+    ["max_os_cpu_wait_time_ratio_to_drop_connection = 5", "shop = host=a", true],
+    ["cpu_overload_warn_ratio = 0.9", "shop = host=a", true],
+    ["memory_overload_warn_ratio = 0.9", "shop = host=a", true],
+    ["", "shop = host=a max_os_cpu_wait_time_ratio_to_throw=5", true],
+  ];
+  for (const [lines, databases, is] of rows) {
+    assert.is(isMonitored(configWith(lines, databases)), is, `${lines} ${databases}`);
+  }
+});
+
+tests("the * entry has no name to be told by: bounds of its own are refused", () => {
+  assert.throws(
+    () => configWith("", "* = host=a max_os_cpu_wait_time_ratio_to_throw=5"),
+    /database "\*": bounds of os_cpu_wait_time_ratio_to_throw of its own/,
+  );
+});
+
+tests.run();
