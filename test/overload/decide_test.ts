@@ -1,6 +1,9 @@
 // What a monitor makes of an interval, as a table; and which configurations need a monitor at all.
 
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { decide, overloadRatio } from "../../services/overload/decide.ts";
+import { loadConfig } from "../../shared/config/mod.ts";
 import { isMonitored } from "../../shared/overload/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 import { configWith } from "./fixtures.ts";
@@ -76,6 +79,19 @@ tests("nothing is refused by default, and a monitor is needed only where somethi
   for (const [lines, databases, is] of rows) {
     assert.is(isMonitored(configWith(lines, databases)), is, `${lines} ${databases}`);
   }
+});
+
+tests("the example of the shipped file loads, and turns on all there is", () => {
+  const path = resolve(import.meta.dirname!, "../../deploy/pgweir.ini");
+  const { config, problems, warnings } = loadConfig(
+    path,
+    (asked) => asked === path ? readFileSync(path) : '"app" "secret"\n',
+  );
+  assert.equal([problems, warnings], [[], []]);
+  const { settings } = config!;
+  const { transactions, connections } = decide({ waitUs: 4e6, busyUs: 1e6 }, config!, null);
+  assert.equal([transactions.probability, connections.max], [0.5, 10]);
+  assert.equal([settings.cpuOverloadWarnRatio, settings.memoryOverloadWarnRatio], [0.9, 0.9]);
 });
 
 tests("the * entry has no name to be told by: bounds of its own are refused", () => {

@@ -32,6 +32,7 @@ interface FakeCoordinator {
   readonly busToken: string;
   readonly mesh: string;
   readonly name: string;
+  readonly supervisor: string;
   readonly supervisorPid: number;
   readonly embedded: boolean;
   readonly pid: number;
@@ -132,7 +133,7 @@ const busUrl = (nats: NatsServer) => `bus_url = nats://${nats.token}@${nats.host
 test("run() starts one coordinator, and ends it after the workers", async () => {
   const rig = await Rig.make();
   const up = await rig.ready();
-  const { name, busToken, ...seat } = await rig.coordinator();
+  const { name, busToken, supervisor, ...seat } = await rig.coordinator();
   assert.equal({ ...seat, busUrl: "", pid: 0 }, {
     busUrl: "",
     mesh: "default",
@@ -142,6 +143,7 @@ test("run() starts one coordinator, and ends it after the workers", async () => 
     pid: 0,
   });
   assert.match(name, /^budget-[0-9a-f]{12}$/);
+  assert.match(supervisor, /^supervisor-[0-9a-f]{12}$/);
   assert.ok(busToken.length >= 32);
   const [one, two] = rig.workers() as [FakeWorker, FakeWorker];
   assert.not.equal(one.workerId, two.workerId);
