@@ -56,7 +56,7 @@ function programVersion(runtime: "bun" | "deno"): string {
 }
 
 /** pgbench of PATH, or of the newest server package of Debian. */
-function findPgbench(): Program {
+export function findPgbench(): Program {
   const path = findProgram("pgbench") ?? newestOf("/usr/lib/postgresql", "bin/pgbench");
   if (path === null) {
     throw new Error(
