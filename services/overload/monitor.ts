@@ -106,14 +106,17 @@ export class Monitor implements BusService {
 
   #look(bus: Bus): void {
     const now = performance.now();
-    const { overloadIntervalMs } = this.#config.settings;
+    const { settings } = this.#config;
+    const { overloadIntervalMs } = settings;
     // Steps that were missed are not made up for.
     this.#due = Math.max(this.#due + overloadIntervalMs, now + overloadIntervalMs / 2);
     this.#timer = setTimeout(() => this.#look(bus), this.#due - now);
-    const sample = this.#sampler.take(this.#pids(now), now);
+    const sample = this.#sampler.take(this.#pids(now), now, {
+      cpu: settings.cpuOverloadWarnRatio > 0,
+      memory: settings.memoryOverloadWarnRatio > 0,
+    });
     if (sample === null) return;
     this.#say(bus, sample);
-    const { settings } = this.#config;
     const changes = this.#warnings.take(sample, now, Date.now(), settings);
     for (const change of changes) this.#tellLog(change);
     if (changes.length > 0) this.#sayWarnings(bus);

@@ -2,7 +2,7 @@
 // are made when they are read, and cheap. What a kernel does not have, or does not show us, is null or left out:
 // no failure of a read ends a monitor.
 
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { type Counters, parseSchedstat, type ThreadCounters } from "./cpu_book.ts";
@@ -16,6 +16,17 @@ export interface ProcessEntry {
   readonly startedMs: number;
 }
 
+interface Group {
+  readonly folder: string;
+  readonly version: 1 | 2;
+}
+
+/** Without it a folder is no group, or the root, which has no limit; by controller and version. */
+const tellingFiles: Readonly<Record<string, Readonly<Record<1 | 2, string>>>> = {
+  memory: { 1: "memory.limit_in_bytes", 2: "memory.max" },
+  cpu: { 1: "cpu.cfs_quota_us", 2: "cpu.max" },
+};
+
 /** What the kernel counts the starts of processes in, on every architecture. */
 const ticksPerSecond = 100;
 
@@ -27,6 +38,8 @@ export interface CpuTotals {
 
 export class Proc {
   readonly #root: string;
+  /** By controller, the groups that were found for such a /proc/<pid>/cgroup. */
+  readonly #known = new Map<string, { readonly path: string; readonly groups: readonly Group[] }>();
   /** Our own. */
   #startedMs: number | null = null;
 
@@ -156,23 +169,28 @@ export class Proc {
     });
   }
 
-  /** The groups that a process is in, from its own up to the root, by the controller that limits them. */
-  #groups(pid: number, controller: string): { folder: string; version: 1 | 2 }[] {
-    const lines = (this.text("proc", `${pid}`, "cgroup") ?? "").split("\n");
-    return lines.flatMap((line) => {
+  /** The groups that a process is in, from its own up to the root, as far as they are there. */
+  #groups(pid: number, controller: string): readonly Group[] {
+    const path = this.text("proc", `${pid}`, "cgroup") ?? "";
+    const known = this.#known.get(controller);
+    if (known?.path === path) return known.groups;
+    const groups = path.split("\n").flatMap((line) => {
       const [, id, controllers, path] = /^(\d+):([^:]*):(.*)$/.exec(line) ?? [];
       if (id === undefined || controllers === undefined || path === undefined) return [];
       const isUnified = id === "0" && controllers === "";
       if (!isUnified && !controllers.split(",").includes(controller)) return [];
-      const version = isUnified ? 2 : 1;
       const mount = isUnified ? "sys/fs/cgroup" : join("sys/fs/cgroup", controller);
       const steps = path.split("/").filter((step) => step !== "");
+      const version: Group["version"] = isUnified ? 2 : 1;
+      const telling = tellingFiles[controller]![version];
       // Of a path that is not of our view of the tree, the root is what we see.
       return Array.from({ length: steps.length + 1 }, (_, up) => ({
         folder: join(mount, ...steps.slice(0, steps.length - up)),
-        version: version as 1 | 2,
-      }));
+        version,
+      })).filter(({ folder }) => existsSync(join(this.#root, folder, telling)));
     });
+    this.#known.set(controller, { path, groups });
+    return groups;
   }
 
   /** By how many CPUs a process's groups may use at most, and what they have used in microseconds: for shares. */

@@ -1,4 +1,5 @@
-// One look at the watched processes and their host, compared with the look before.
+// One look at the watched processes and their host, compared with the look before. What is in use of the host costs more
+// to read than all the rest, and is read only for whom it is wanted.
 
 import process from "node:process";
 import type { CpuTimes } from "./decide.ts";
@@ -12,9 +13,18 @@ export interface Sample extends CpuTimes {
   readonly threads: number;
   /** The share of the time in which somebody on the host waited for a CPU; null: the kernel does not tell. */
   readonly pressure: number | null;
-  /** Shares in use: of the host, or of the group of the watched processes that is nearest to its limit. */
+  /**
+   * Shares in use: of the host, or of the group of the watched processes that is nearest to its limit. null: not
+   * wanted, or not known.
+   */
   readonly cpu: number | null;
   readonly memory: number | null;
+}
+
+/** Which shares in use are wanted. */
+export interface Wanted {
+  readonly cpu: boolean;
+  readonly memory: boolean;
 }
 
 export class Sampler {
@@ -31,7 +41,7 @@ export class Sampler {
   }
 
   /** null the first time. `now` is monotonic, in ms. */
-  take(pids: readonly number[], now: number): Sample | null {
+  take(pids: readonly number[], now: number, wanted: Wanted): Sample | null {
     const proc = this.#proc;
     const counters = proc.counters(pids);
     const elapsedMs = now - this.#at;
@@ -41,7 +51,7 @@ export class Sampler {
     const pressure = share(pressureUs, this.#pressureUs, elapsedMs * 1000);
     this.#pressureUs = pressureUs;
     const place = [...counters.keys()][0];
-    const cpu = this.#cpuUse(place, elapsedMs);
+    const cpu = wanted.cpu ? this.#cpuUse(place, elapsedMs) : null;
     if (times === null) return null;
     return {
       ...times,
@@ -50,7 +60,7 @@ export class Sampler {
       threads: [...counters.values()].reduce((sum, { size }) => sum + size, 0),
       pressure,
       cpu,
-      memory: proc.memoryUse(place ?? process.pid),
+      memory: wanted.memory ? proc.memoryUse(place ?? process.pid) : null,
     };
   }
 
