@@ -74,6 +74,8 @@ tests("nothing is refused by default, and a monitor is needed only where somethi
     ["max_os_cpu_wait_time_ratio_to_drop_connection = 5", "shop = host=a", true],
     ["cpu_overload_warn_ratio = 0.9", "shop = host=a", true],
     ["memory_overload_warn_ratio = 0.9", "shop = host=a", true],
+    // A worker sees its lag by itself.
+    ["max_event_loop_lag_to_throw = 50", "shop = host=a", false],
     ["", "shop = host=a max_os_cpu_wait_time_ratio_to_throw=5", true],
   ];
   for (const [lines, databases, is] of rows) {
