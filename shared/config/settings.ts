@@ -409,9 +409,9 @@ export const groupKeys: readonly EntryKey[] = [
   own("max_queued", "int", "works", "Queries of the group and all below it that wait at once; 0 is no limit."),
   own("queueing", "bool", "works", "Whether queries without room wait; off refuses them at once, which max_queued = 0 does not. Default on."),
   own("queue_timeout", "seconds", "works", "Seconds a query waits before it is refused; 0 is no limit but query_wait_timeout. Default 5."),
-  own("soft_max_memory", "size", "works", "Memory in use by the backends of the group and all below it from which new queries wait; 0 is no limit.", MEMORY),
+  own("soft_max_memory", "size", "works", "Memory that queries of the group and all below it are estimated to need, from which new ones wait; 0 is no limit.", MEMORY),
   own("min_query_memory", "size", "works", "Memory a query is counted with until something is known of the group's queries. Default 64MB.", MEMORY),
-  own("cpu_shares", "int", "works", "Share of the CPU, and of the parent's slots, in proportion to the other groups with the same parent. Default 1024.", { min: 2, max: 262144 }),
+  own("cpu_shares", "int", "works", "Share of the parent's slots in proportion to the other groups with the same parent; CPU time is not divided yet. Default 1024.", { min: 2, max: 262144 }),
   own("priority", "int", "works", "Among the groups with the same parent; larger goes first. Default 0.", { min: -1000, max: 1000 }),
   own("shed", shed, "works", "Whether its queries may be refused when the host is overloaded. Default normal."),
 ];

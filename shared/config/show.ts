@@ -5,7 +5,7 @@ import type { Config } from "./config.ts";
 import type { Loaded } from "./load.ts";
 import { problemText } from "./problem.ts";
 import type { EntryKey, Extra, Setting } from "./settings.ts";
-import { databaseKeys, settingsTable, settingValue, userKeys } from "./settings.ts";
+import { databaseKeys, groupKeys, settingsTable, settingValue, userKeys } from "./settings.ts";
 import { formatValue, kindName } from "./values.ts";
 
 export interface ConfigRow {
@@ -111,6 +111,10 @@ export function renderReference(): string {
     "## Keys of a user: `[users]`",
     "",
     ...keyLines(userKeys),
+    "",
+    "## Keys of a resource group: `[groups]`",
+    "",
+    ...keyLines(groupKeys),
     "",
   ].join("\n");
 }

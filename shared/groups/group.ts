@@ -150,6 +150,11 @@ export class Group {
     }
   }
 
+  /** Somebody waits in it or below, or did a moment ago: `settle` has something to do. */
+  get hasWaiting(): boolean {
+    return this.queued > 0 || this.entry.at >= 0 || this.own.at >= 0;
+  }
+
   /** Puts its entries where they belong, after whatever has changed in it. */
   settle(now: number): void {
     this.own.running = this.ownRunning;

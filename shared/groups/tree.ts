@@ -174,7 +174,8 @@ export class AdmissionTree<Owner = unknown> {
     const more = Math.max(bytes, group.estimate) - ticket.memory;
     if (more === 0) return;
     ticket.memory += more;
-    this.#count(group, 0, more);
+    group.ownMemory += more;
+    for (let node: Group | null = group; node !== null; node = node.parent) node.memory += more;
     this.#settlePath(group, now);
     this.#handOff(now);
   }
@@ -269,22 +270,30 @@ export class AdmissionTree<Owner = unknown> {
     ticket.since = now;
     ticket.memory = group.estimate;
     ticket.sample = -1;
-    this.#count(group, 1, ticket.memory);
+    group.ownRunning++;
+    group.ownMemory += ticket.memory;
     for (let node: Group | null = group; node !== null; node = node.parent) {
+      if (++node.running > node.peak) node.peak = node.running;
+      node.memory += ticket.memory;
       node.admitted++;
       node.lastUsed = now;
+      if (node.hasWaiting) node.settle(now);
     }
-    this.#settlePath(group, now);
   }
 
   #end(ticket: Ticket, now: number): void {
     const group = ticket.group!;
-    this.#count(group, -1, -ticket.memory);
     const ran = now - ticket.since;
-    for (let node: Group | null = group; node !== null; node = node.parent) node.runningMs += ran;
+    group.ownRunning--;
+    group.ownMemory -= ticket.memory;
+    for (let node: Group | null = group; node !== null; node = node.parent) {
+      node.running--;
+      node.memory -= ticket.memory;
+      node.runningMs += ran;
+      if (node.hasWaiting) node.settle(now);
+    }
     this.#clear(ticket);
     if (group.isGone && group.ownRunning === 0) this.#forget(group);
-    this.#settlePath(group, now);
     this.#handOff(now);
   }
 
@@ -300,16 +309,6 @@ export class AdmissionTree<Owner = unknown> {
     ticket.memory = 0;
   }
 
-  #count(group: Group, queries: number, bytes: number): void {
-    group.ownRunning += queries;
-    group.ownMemory += bytes;
-    for (let node: Group | null = group; node !== null; node = node.parent) {
-      node.running += queries;
-      node.memory += bytes;
-      if (node.running > node.peak) node.peak = node.running;
-    }
-  }
-
   #dismiss(ticket: Ticket, outcome: Outcome, now: number): void {
     ticket.group!.dequeue(ticket, now);
     this.#clear(ticket);
@@ -318,10 +317,10 @@ export class AdmissionTree<Owner = unknown> {
     this.#outlet.push(ticket);
   }
 
-  /** After each change below: who waits at each node up to the root. Nothing to do where nobody waits. */
+  /** After each change below: who waits at each node up to the root. */
   #settlePath(group: Group, now: number): void {
     for (let node: Group | null = group; node !== null; node = node.parent) {
-      if (node.queued > 0 || node.entry.at >= 0 || node.own.at >= 0) node.settle(now);
+      if (node.hasWaiting) node.settle(now);
     }
   }
 

@@ -3,6 +3,7 @@
 import { assert, suite } from "../support/harness.ts";
 import {
   databaseKeys,
+  groupKeys,
   renderReference,
   reportLines,
   settingsTable,
@@ -48,11 +49,12 @@ test("showConfigRows() shows values as they would be written, secrets masked", (
 
 test("renderReference() has a row for every setting and key, in well-formed tables", () => {
   const lines = renderReference().split("\n");
-  for (const { name } of [...settingsTable, ...databaseKeys, ...userKeys]) {
+  for (const { name } of [...settingsTable, ...databaseKeys, ...userKeys, ...groupKeys]) {
     assert.ok(lines.some((line) => line.startsWith(`| \`${name}\` |`)), name);
   }
   const rows = lines.filter((line) => line.startsWith("| `"));
-  assert.is(rows.length, settingsTable.length + databaseKeys.length + userKeys.length);
+  const keys = databaseKeys.length + userKeys.length + groupKeys.length;
+  assert.is(rows.length, settingsTable.length + keys);
   let columns = 0;
   for (const line of lines) {
     if (!line.startsWith("|")) {
