@@ -50,6 +50,8 @@ const CLASSES: Readonly<Record<string, CharacterSet>> = {
 };
 const ANY: CharacterSet = { ranges: [[0, LAST]], negated: false };
 
+const REPETITIONS: readonly string[] = ["*", "+", "?", "{"];
+
 const codeOf = (character: string) => character.codePointAt(0) as number;
 
 class Parser {
@@ -107,7 +109,7 @@ class Parser {
       case "+":
       case "?":
       case "{":
-        throw new PatternError(`nothing stands before "${character}" that it could repeat`);
+        throw nothingBefore(character);
     }
     return { kind: "set", set: only(codeOf(character)) };
   }
@@ -122,6 +124,9 @@ class Parser {
   }
 
   #repeated(item: Node): Node {
+    const isAnchor = item.kind === "start" || item.kind === "end";
+    const sign = this.#text[this.#at] ?? "";
+    if (isAnchor && REPETITIONS.includes(sign)) throw nothingBefore(sign);
     let min: number;
     let max = Infinity;
     if (this.#take("*")) min = 0;
@@ -129,7 +134,7 @@ class Parser {
     else if (this.#take("?")) [min, max] = [0, 1];
     else if (this.#take("{")) [min, max] = this.#counts();
     else return item;
-    if (["*", "+", "?", "{"].includes(this.#text[this.#at] ?? "")) {
+    if (REPETITIONS.includes(this.#text[this.#at] ?? "")) {
       throw new PatternError("two repetitions stand behind each other");
     }
     return { kind: "repeat", item, min, max };
@@ -192,6 +197,10 @@ class Parser {
       ranges.push([from, to]);
     }
   }
+}
+
+function nothingBefore(sign: string): PatternError {
+  return new PatternError(`nothing stands before "${sign}" that it could repeat`);
 }
 
 function only(code: number): CharacterSet {

@@ -61,6 +61,8 @@ const failures: readonly (readonly [string, string])[] = [
   ["[a", `"[" is not closed`],
   ["*a", `nothing stands before "*" that it could repeat`],
   ["a|+", `nothing stands before "+" that it could repeat`],
+  ["^*a", `nothing stands before "*" that it could repeat`],
+  ["a${2}", `nothing stands before "{" that it could repeat`],
   ["a**", "two repetitions stand behind each other"],
   ["a+?", "two repetitions stand behind each other"],
   ["a{", `"{" is not followed by a count like {2}, {2,} or {2,5}`],
