@@ -327,6 +327,12 @@ export class Control {
         if (this.#localBudget !== null) this.#localBudget.onReports(message.reports);
         else this.#report(message.reports);
         return;
+      case "tablesChanged": {
+        const { workerId: worker } = this.#seat;
+        const { database } = message;
+        this.#bus?.publish(this.#bus.subjects.tableChanges(worker), { worker, database });
+        return;
+      }
       case "command":
         this.#commands.give(message.id, message.command, message.user);
         return;
@@ -427,6 +433,9 @@ export class Control {
     });
     joined.subscribe(joined.subjects.consoleWorker(workerId), ({ command, state, again }) => {
       return this.#perform(command, state, again);
+    });
+    joined.subscribe(joined.subjects.allTableChanges, ({ worker, database }) => {
+      if (worker !== workerId) this.#tell({ type: "tablesChanged", database });
     });
     joined.subscribe(joined.subjects.allPresence, (presence) => this.#mesh.heard(presence));
     this.#joinBudget(joined);

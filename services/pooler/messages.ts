@@ -54,6 +54,8 @@ export type ToPlane =
   | { type: "warnings"; warnings: OverloadWarnings }
   /** The bus is back: what was reported while it was lost is not known. */
   | { type: "refresh" }
+  /** A client of another worker has changed tables of this database. */
+  | { type: "tablesChanged"; database: string }
   /** The configuration was read again, or changed from the console: what to go by from now on. */
   | { type: "config"; config: Config }
   /** What operators have made of the pooler, and this worker's part of a command; see plane/operator.ts. */
@@ -108,6 +110,8 @@ export type ToControl =
   | { type: "abandon"; id: number }
   /** All backends of this worker; only where somebody counts them. */
   | { type: "backends"; pools: readonly PoolBackends[] }
+  /** A client has changed tables of this database: the other workers are to be told. */
+  | { type: "tablesChanged"; database: string }
   /** It takes no new clients: told to, by control or from the console. */
   | { type: "draining" }
   | { type: "stopped" };

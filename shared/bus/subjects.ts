@@ -118,6 +118,24 @@ const consoleFreshMs = 3000;
 const minSecretBytes = 4;
 const maxSecretBytes = 256;
 
+/** Tables or views of a database, by the name clients use, were changed by a client of a worker. */
+export interface TableChange {
+  readonly worker: number;
+  readonly database: string;
+}
+
+const maxDatabaseCharacters = 512;
+
+export const tableChangePayload: Payload<TableChange> = {
+  name: "table change",
+  version: 1,
+  check({ worker, database }) {
+    return isWorkerId(worker) && isText(database, maxDatabaseCharacters)
+      ? { worker, database }
+      : null;
+  },
+};
+
 const workerStates: readonly WorkerState[] = ["starting", "ready", "draining", "gone"];
 const cancelOutcomes: readonly CancelOutcome[] = ["sent", "unknown", "idle", "busy"];
 
@@ -276,6 +294,14 @@ export interface MeshSubjects {
    */
   consoleWorker(workerId: number): Subject<WorkerTask, WorkerTaskReply>;
   /**
+   * `tables.<worker>`: a client of a worker has changed tables or views of a database, told at once and then at most
+   * every 50 ms. Lost: who prepares a statement on another worker may get "cached plan must not change result type",
+   * once for each server connection.
+   */
+  tableChanges(workerId: number): Subject<TableChange>;
+  /** `tables.*`: those of all workers. One under another worker's subject is dropped. */
+  readonly allTableChanges: Pattern<TableChange>;
+  /**
    * `overload.host.<supervisor>`: the monitor of a supervisor's workers tells them, each overload_interval, how
    * much of new work is to be refused. Lost: the next one says what holds then; after three intervals
    * without one nothing is refused.
@@ -334,6 +360,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
   const grantOf = under("budget.grant");
   const backendsOf = under("budget.backends");
   const consoleWorkerOf = under("console.worker");
+  const tablesOf = under("tables");
   const overloadHostOf = (supervisor: string): string =>
     `${root}.overload.host.${checkedToken("supervisor", supervisor)}`;
   const overloadDatabaseOf = (monitor: string): string => `${root}.overload.database.${monitor}`;
@@ -396,6 +423,9 @@ export function meshSubjects(mesh: string): MeshSubjects {
       freshMs: consoleFreshMs,
       wildcard: false,
     }),
+    tableChanges: (workerId) =>
+      single(tablesOf(checkedWorkerId(workerId)), tableChangePayload, isOfWorker(tablesOf)),
+    allTableChanges: pattern(tablesOf("*"), tableChangePayload, isOfWorker(tablesOf)),
     overloadHost: (supervisor) =>
       single(overloadHostOf(supervisor), overloadDecisionPayload, isOfHost),
     overloadDatabase: (monitor) =>
@@ -425,6 +455,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
         cancelOf("*"),
         reportOf(workerId),
         backendsOf(workerId),
+        tablesOf(workerId),
         `${root}.console.host.*`,
         `${root}.inbox.>`,
       ],
@@ -433,6 +464,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
         cancelOf(workerId),
         grantOf(workerId),
         consoleWorkerOf(workerId),
+        tablesOf("*"),
         `${root}.overload.host.*`,
         overloadDatabaseOf("*"),
         overloadWarningsOf("*"),

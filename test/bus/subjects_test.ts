@@ -18,6 +18,8 @@ subjects("meshSubjects() names every subject under the mesh", () => {
   assert.is(mesh.budgetGone.subject, "pgweir.prod-1.budget.gone");
   assert.is(mesh.budgetBackends(7).subject, "pgweir.prod-1.budget.backends.7");
   assert.is(mesh.allBudgetBackends.subject, "pgweir.prod-1.budget.backends.*");
+  assert.is(mesh.tableChanges(7).subject, "pgweir.prod-1.tables.7");
+  assert.is(mesh.allTableChanges.subject, "pgweir.prod-1.tables.*");
   assert.is(mesh.store.subject, "pgweir.prod-1.store");
   assert.is(mesh.inboxPrefix("pooler-17"), "pgweir.prod-1.inbox.pooler-17");
 });
@@ -65,6 +67,9 @@ subjects("workerRights() allow what a worker does and nothing else", () => {
     ["subscribe", mesh.consoleHost("supervisor-1").subject, false],
     ["publish", mesh.budgetBackends(7).subject, true],
     ["publish", mesh.budgetBackends(8).subject, false],
+    ["publish", mesh.tableChanges(7).subject, true],
+    ["publish", mesh.tableChanges(8).subject, false],
+    ["subscribe", mesh.allTableChanges.subject, true],
     ["publish", mesh.budgetGrant(7).subject, false],
     ["publish", mesh.budgetLeader.subject, false],
     ["publish", mesh.budgetGone.subject, false],
@@ -129,6 +134,13 @@ subjects("what a worker says is taken under its own subject only", () => {
     assert.is(pattern.accepts?.(mesh.budgetReport(7).subject, report), true);
     assert.is(pattern.accepts?.(mesh.budgetReport(8).subject, report), false);
   }
+  const change = { worker: 7, database: "shop" };
+  assert.is(mesh.allTableChanges.accepts?.(mesh.tableChanges(7).subject, change), true);
+  assert.is(mesh.allTableChanges.accepts?.(mesh.tableChanges(8).subject, change), false);
+  for (const wrong of [{ database: "" }, { worker: 7 }, { ...change, database: 1 }]) {
+    assert.is(mesh.allTableChanges.message.check(wrong), null);
+  }
+  assert.equal(mesh.allTableChanges.message.check({ ...change, newer: 1 }), change);
   const grant = { ...report, report: 1 };
   assert.is(mesh.budgetGrant(7).accepts?.(mesh.budgetGrant(7).subject, grant), true);
   assert.is(mesh.budgetGrant(8).accepts?.(mesh.budgetGrant(8).subject, grant), false);

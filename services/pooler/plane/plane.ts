@@ -68,6 +68,7 @@ import { StatementMemory } from "./statement_memory.ts";
 import { PoolStats } from "./stats.ts";
 import { Strangers } from "./strangers.ts";
 import { Suspension } from "./suspension.ts";
+import { TableChanges } from "./table_changes.ts";
 import { Texts } from "./texts.ts";
 import { Timeouts } from "./timeouts.ts";
 import { PlaneTls } from "./tls.ts";
@@ -104,6 +105,7 @@ export class Plane {
   readonly notifier = new Notifier(this);
   readonly transactionEnd = new TransactionEnd(this);
   readonly lookups = new UserLookups(this);
+  readonly tableChanges: TableChanges;
   startups: StartupReader;
   tracksStatements: boolean;
   /** Addresses of servers. */
@@ -184,6 +186,15 @@ export class Plane {
         failedMs: this.settings.dnsNxdomainTtlMs,
       }),
       onAddresses: (host, addresses) => this.#leaveOthers(host, addresses),
+    });
+    this.tableChanges = new TableChanges({
+      renew: (database) => {
+        for (const pool of this.pools.values()) {
+          if (database === null || pool.database.name === database) pool.statements.renew();
+        }
+      },
+      tell: (database) => control.post({ type: "tablesChanged", database }),
+      after: (ms, then) => reactor.after(ms, then),
     });
     this.tracker = new ParameterTracker(this.settings.trackExtraParameters);
     this.startups = new StartupReader(this.tracker, this.settings);
@@ -322,6 +333,7 @@ export class Plane {
     else if (message.type === "refresh") this.#onRefresh();
     else if (message.type === "overload") this.overload.onDecision(message.decision);
     else if (message.type === "warnings") this.overload.onWarnings(message.warnings);
+    else if (message.type === "tablesChanged") this.tableChanges.heard(message.database);
     else if (message.type === "config") applyConfig(this, message.config);
     else if (message.type === "perform") {
       const { id, command, state, again } = message;
@@ -614,6 +626,7 @@ export class Plane {
   #onRefresh(): void {
     this.#backendsTold = "";
     this.budget.refresh();
+    this.tableChanges.heard(null);
   }
 
   /** Whoever counts backends is told which are ours, as they change. */

@@ -18,8 +18,9 @@ export function onTag(server: ServerConnection, tag: Tag): void {
       if (client?.mode !== "session") session.forget(false);
       return journal.onDiscard(client?.names ?? null);
     case Tag.alter:
+    case Tag.createView:
     case Tag.drop:
-      return renewStatements(server);
+      return server.plane.tableChanges.seen(server.pool.database.name);
     case Tag.reset:
       residue.settings.onTag();
       if (client?.mode !== "session") session.forget(false);
@@ -35,12 +36,5 @@ export function onTag(server: ServerConnection, tag: Tag): void {
       return residue.listen.onUnlisten();
     case Tag.rollback:
       return residue.listen.onRollback();
-  }
-}
-
-/** Tables may have changed, for whoever uses this database: what is prepared from now on is prepared anew. */
-function renewStatements({ plane, pool }: ServerConnection): void {
-  for (const each of plane.pools.values()) {
-    if (each.database.name === pool.database.name) each.statements.renew();
   }
 }

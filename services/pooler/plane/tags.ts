@@ -15,11 +15,14 @@ export const Tag = {
   oneRow: 10,
   /** To a savepoint as well. */
   rollback: 11,
+  /** It may have replaced one. */
+  createView: 12,
 } as const;
 export type Tag = typeof Tag[keyof typeof Tag];
 
 const encoder = new TextEncoder();
 const alter = encoder.encode("ALTER ");
+const createView = encoder.encode("CREATE VIEW\0");
 const deallocateAll = encoder.encode("DEALLOCATE ALL\0");
 const discardAll = encoder.encode("DISCARD ALL\0");
 const drop = encoder.encode("DROP ");
@@ -36,6 +39,8 @@ export function tagOf(bytes: Uint8Array, at: number, end: number): Tag {
   switch (bytes[at]) {
     case 0x41: // A
       return startsWith(bytes, at, end, alter) ? Tag.alter : Tag.other;
+    case 0x43: // C
+      return startsWith(bytes, at, end, createView) ? Tag.createView : Tag.other;
     case 0x44: // D
       if (startsWith(bytes, at, end, drop)) return Tag.drop;
       if (startsWith(bytes, at, end, discardAll)) return Tag.discardAll;
