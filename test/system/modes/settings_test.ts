@@ -11,7 +11,15 @@ import { f, notation } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { type Postgres, startPostgres } from "../../support/postgres.ts";
 import type { RawClient } from "../../support/raw_client.ts";
-import { closeAll, connectString, login, nothingHangs, Twin, upTo } from "../protocol/support.ts";
+import {
+  closeAll,
+  connectString,
+  login,
+  nothingHangs,
+  open,
+  Twin,
+  upTo,
+} from "../protocol/support.ts";
 
 needs("postgresql");
 
@@ -211,6 +219,36 @@ for (const database of ["postgres", "one", "session", "single"]) {
     }
   });
 }
+
+// What follows a client is kept in the worker's memory for as long as the client is there.
+test("100 parameters follow a client, and 16 KiB: beyond that it is told, and keeps what it had", async () => {
+  const client = await open(pooler, login);
+  const set = (name: string, value: string) => `SET my.${name} = '${value}'`;
+  const value = async (name: string) => {
+    const sql = `SELECT coalesce(current_setting('my.${name}', true), '')`;
+    // The two servers take turns.
+    const [one, other] = [await client.query(sql), await client.query(sql)];
+    assert.equal(one, other);
+    return one[0]![0];
+  };
+  const hundred = upTo(100).map((i) => set(`p${i}`, "v"));
+  client.send(f.Q(hundred.join(";")));
+  assert.is(await client.replies(), `${'C"SET" '.repeat(100)}Z(I)`);
+  assert.is(await value("p100"), "v");
+  client.send(f.Q(set("p101", "v")));
+  assert.is(await client.replies(), 'C"SET" E(54000) Z(I)');
+  assert.equal([await value("p1"), await value("p100"), await value("p101")], ["v", "v", ""]);
+  client.send(f.Q("RESET ALL"));
+  assert.match(await client.replies(), /Z\(I\)$/);
+  // The name counts as well: six bytes.
+  const most = "x".repeat(16 * 1024 - 6);
+  client.send(f.Q(set("big", most)));
+  assert.is(await client.replies(), 'C"SET" Z(I)');
+  assert.is(await value("big"), most);
+  client.send(f.Q(set("big", `${most}x`)));
+  assert.is(await client.replies(), 'C"SET" E(54000) Z(I)');
+  assert.is(await value("big"), most);
+});
 
 test("the pooler and its servers are well after all this", async () => {
   await nothingHangs(pooler, postgres);
