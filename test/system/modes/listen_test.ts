@@ -183,6 +183,17 @@ test("LISTEN and UNLISTEN count when their transaction commits, however they are
       ["a", "e", "g"],
     ],
     ["twice and gone", [f.Q("LISTEN x; UNLISTEN x"), f.Q("UNLISTEN e; LISTEN e")], ["a", "e", "g"]],
+    [
+      "UNLISTEN rolled back to a savepoint",
+      [f.Q("BEGIN; SAVEPOINT s; UNLISTEN a; ROLLBACK TO s; COMMIT")],
+      ["a", "e", "g"],
+    ],
+    // PostgreSQL would end it: which of the two it was does not show.
+    [
+      "in front of the savepoint: a notification too many rather than one too few",
+      [f.Q("BEGIN; UNLISTEN a; SAVEPOINT s; ROLLBACK TO s; COMMIT")],
+      ["a", "e", "g"],
+    ],
     ["of everything", [f.Q("UNLISTEN *; LISTEN stop; LISTEN i")], ["i"]],
     ["DISCARD ALL", [f.Q("DISCARD ALL"), f.Q("LISTEN stop")], []],
   ];
