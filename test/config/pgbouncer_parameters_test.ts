@@ -158,6 +158,7 @@ test("a parameter that does not do what it says is named, with a reason, when a 
   for (const { name } of PGBOUNCER) {
     const setting = findSetting(name)!;
     if (setting.support === "works") continue;
+    assert.ok(setting.instead, `${name}: neither does it work nor does the table say why not`);
     const { problems, warnings } = load(iniWith(`${name} = ${otherValue(setting)}`));
     const found = setting.support === "refused" ? problems : warnings;
     assert.ok(found.some(({ line, message }) => line === 5 && message.startsWith(name)), name);
