@@ -137,9 +137,16 @@ async function stuckReader(rows: number): Promise<BulkClient> {
   const reader = await BulkClient.login(pgweir, app);
   reader.pause();
   reader.send(f.Q(`SELECT repeat('x', 1000) FROM generate_series(1, ${rows})`));
+  // In the pooler there are bytes that it does not take, and that is so for good: it was seen three times.
+  let seen = 0;
   await until("it to be stuck", async () => {
-    return (await postgres.backends()).some(({ wait_event }) => wait_event === "ClientWrite");
-  });
+    const sockets = await pgweir.console("SHOW SOCKETS");
+    const isWaited = sockets.some((row) => row["type"] === "C" && Number(row["send_avail"]) > 0);
+    const backends = await postgres.backends();
+    const isStuck = isWaited && backends.some(({ wait_event }) => wait_event === "ClientWrite");
+    seen = isStuck ? seen + 1 : 0;
+    return seen === 3;
+  }, patienceMs);
   return reader;
 }
 
