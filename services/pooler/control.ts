@@ -22,7 +22,13 @@ import {
   type OperatorState,
   type ShutdownMode,
 } from "../../shared/console/mod.ts";
-import { type HostProcess, type LiveConfig, Resolver, Turns } from "../../shared/host/mod.ts";
+import {
+  type HostProcess,
+  type LiveConfig,
+  pamProblems,
+  Resolver,
+  Turns,
+} from "../../shared/host/mod.ts";
 import type { Report } from "../../shared/ledger/mod.ts";
 import {
   bootId,
@@ -36,6 +42,7 @@ import {
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { saltedPassword } from "../../shared/wire/mod.ts";
 import { Commands } from "./commands.ts";
+import { LdapLogin } from "./ldap_login.ts";
 import { LocalBudget } from "./local_budget.ts";
 import { LoneWorkforce } from "./lone_workforce.ts";
 import { MeshAuthority } from "./mesh_authority.ts";
@@ -48,6 +55,7 @@ import {
   type ToControl,
   type ToPlane,
 } from "./messages.ts";
+import { PamLogin } from "./pam_login.ts";
 import { PasswordChecks } from "./password_checks.ts";
 import type { FleetSeat } from "./seat.ts";
 import { systemUserName } from "./system_users.ts";
@@ -83,7 +91,8 @@ export class Control {
   readonly #resolver = new Resolver();
   readonly #salting = new Turns(saltsAtOnce);
   readonly #passwords = new PasswordChecks(
-    (host) => this.#resolver.resolve(host),
+    new LdapLogin((host) => this.#resolver.resolve(host)),
+    new PamLogin(),
     (id, verdict) => this.#tell({ type: "passwordChecked", id, verdict }),
   );
   readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
@@ -144,6 +153,9 @@ export class Control {
     const ended = new Promise<number>((resolve) => this.#exit = resolve);
     this.#watch();
     try {
+      // Not left to the first login to find out.
+      const [missing] = pamProblems(this.#config);
+      if (missing !== undefined) throw new Error(missing);
       await this.#joinBus();
       await this.#startPlane();
     } catch (error) {
@@ -155,6 +167,7 @@ export class Control {
     this.#setState("gone");
     await this.#bus?.close();
     this.#thread?.terminate();
+    this.#passwords.close();
     return code;
   }
 

@@ -6,15 +6,13 @@ import type { LdapOptions, LdapSearch, LdapServer } from "../../shared/config/mo
 import type { NameAnswer } from "../../shared/host/mod.ts";
 import { LdapConnection, LdapFailure, type LdapTarget } from "./ldap_connection.ts";
 import { boundName, filterFor } from "./ldap_names.ts";
+import type { Verdict } from "./password_checks.ts";
 
 const avoidMs = 30_000;
 /** Servers and addresses that are remembered as out of reach: they come from the file, and are few. */
 const avoidedMax = 1000;
 
 export type ResolveName = (host: string) => Promise<NameAnswer>;
-
-/** Why somebody is not let in, in words for the log; null = the password is right. */
-export type Verdict = string | null;
 
 export class LdapLogin {
   readonly #resolve: ResolveName;

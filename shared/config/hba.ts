@@ -5,7 +5,7 @@
 //   type      = "local" (unix socket) | "host" | "hostssl" | "hostnossl"
 //   databases = list of names, all, sameuser, replication, @file        users = list of names, all, @file
 //   address   = all, IPv4 or IPv6 with /bits, or an address and a mask   (not for local)
-//   method    = trust | reject | password | md5 | scram-sha-256 | peer | cert | ldap options
+//   method    = trust | reject | password | md5 | scram-sha-256 | peer | cert | ldap options | pam [pamservice=name]
 //   map       = name system-user database-user, a line of the auth_ident_file; database-user may be all
 //
 // Words are separated by blanks, lists by commas; in double quotes ("" is one quote) a word is a name only; # begins
@@ -30,9 +30,13 @@ const METHODS = [
   "peer",
   "cert",
   "ldap",
+  "pam",
 ] as const;
 
 export type HbaMethod = typeof METHODS[number];
+
+/** The service that PAM is asked for unless a rule says otherwise, as in PgBouncer. */
+export const PAM_SERVICE = "pgbouncer";
 
 export interface HbaNames {
   /** every database or user */
@@ -56,6 +60,8 @@ export interface HbaRule {
   readonly map: string | null;
   /** with the method ldap */
   readonly ldap: LdapOptions | null;
+  /** with the method pam: the service that PAM is asked for */
+  readonly pamService: string | null;
 }
 
 export interface IdentEntry {
@@ -234,8 +240,9 @@ function parseRule(fields: Word[][], line: number, reader: NamesReader): HbaRule
   const method = methodOf(single(fields.shift(), "the method").text);
   const options = optionsOf(fields);
   const ldap = method === "ldap" ? ldapOf(options) : null;
-  const map = ldap === null ? mapOf(options, method) : null;
-  return { line, type, databases, users, network, method, map, ldap };
+  const pamService = method === "pam" ? pamServiceOf(options) : null;
+  const map = ldap === null && pamService === null ? mapOf(options, method) : null;
+  return { line, type, databases, users, network, method, map, ldap, pamService };
 }
 
 function isOne<const T extends string>(all: readonly T[], text: string): text is T {
@@ -245,7 +252,7 @@ function isOne<const T extends string>(all: readonly T[], text: string): text is
 function methodOf(text: string): HbaMethod {
   if (text === "plain") return "password";
   if (isOne(METHODS, text)) return text;
-  const known = ["pam", "gss", "sspi", "ident", "radius", "bsd", "oauth"].includes(text);
+  const known = ["gss", "sspi", "ident", "radius", "bsd", "oauth"].includes(text);
   if (known) fail(`method ${quote(text)} is not supported: this version has ${METHODS.join(", ")}`);
   return fail(
     `method ${quote(text)} is not one of ${METHODS.join(", ")}${didYouMean(text, METHODS)}`,
@@ -278,6 +285,19 @@ function ldapOf(options: Options): LdapOptions {
   const read = ldapOptions(options);
   if ("failure" in read) fail(read.failure);
   return read;
+}
+
+function pamServiceOf(options: Options): string {
+  let service = PAM_SERVICE;
+  for (const [name, value] of options) {
+    if (name === "pam_use_hostname" && value === "0") continue;
+    if (name === "pam_use_hostname") fail("pam_use_hostname is not supported: PAM gets addresses");
+    if (name !== "pamservice") fail(`method pam has no option ${quote(name)}`);
+    // It is the name of a file.
+    if (!/^[\w.-]{1,64}$/.test(value)) fail(`pamservice ${quote(value)} is no name of a service`);
+    service = value;
+  }
+  return service;
 }
 
 function takeNetwork(fields: Word[][]): Network | null {

@@ -502,8 +502,8 @@ class Loader {
   /** Whether some clients prove who they are to somebody else, who knows users that auth_file need not have. */
   get #asksOthers(): boolean {
     const { authType } = this.#settings;
-    return authType === "ldap" ||
-      (authType === "hba" && this.#hba.some(({ method }) => method === "ldap"));
+    if (authType !== "hba") return authType === "ldap" || authType === "pam";
+    return this.#hba.some(({ method }) => method === "ldap" || method === "pam");
   }
 
   /** What only shows when the settings are seen side by side. */

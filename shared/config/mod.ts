@@ -26,7 +26,7 @@ export type {
 export { loadConfig } from "./load.ts";
 export type { Loaded, SetValues } from "./load.ts";
 export { readFromDisk } from "./files.ts";
-export { mapsToUser, matchHba } from "./hba.ts";
+export { mapsToUser, matchHba, PAM_SERVICE } from "./hba.ts";
 export type { HbaMethod, HbaRule } from "./hba.ts";
 export type { ReadFile } from "./files.ts";
 export { addressBytes, isInNetwork, parseNetwork } from "./network.ts";

@@ -122,7 +122,7 @@ export const settingsTable = [
   p("auth_ident_file", "string", "", "G", "reload", "works", "File of user name maps for the methods cert and peer."),
   p("auth_ldap_options", "string", "", "G", "reload", "works", "LDAP server of auth_type = ldap, and how users are found there, as in a line of auth_hba_file.", { secret: true }),
   p("auth_query", "string", AUTH_QUERY, "GD", "reload", "works", "Query that returns user and secret of a user ($1) who is not in auth_file; it runs only where auth_user is set."),
-  p("auth_type", authType, "md5", "G", "reload", "refused", "How clients prove who they are; md5 uses SCRAM where the stored secret is a SCRAM secret, cert wants a client certificate with the user's name, hba asks auth_hba_file, ldap the server of auth_ldap_options.", { working: ["any", "trust", "plain", "md5", "scram-sha-256", "cert", "hba", "ldap"], instead: "this version has any, trust, plain, md5, scram-sha-256, cert, hba and ldap" }),
+  p("auth_type", authType, "md5", "G", "reload", "works", "How clients prove who they are; md5 uses SCRAM where the stored secret is a SCRAM secret, cert wants a client certificate with the user's name, hba asks auth_hba_file, ldap the server of auth_ldap_options, pam the system's modules."),
   p("auth_user", "string", "", "GD", "reload", "works", "User that runs auth_query, with the secret that auth_file has of it; empty turns auth_query off."),
   p("autodb_idle_timeout", "seconds", "3600", "G", "reload", "works", "Seconds after which a database made from the * entry that no client uses is forgotten, with its server connections; 0 is never."),
   p("cancel_wait_timeout", "seconds", "10", "G", "reload", "works", "Seconds a cancel request may wait for its turn before it is dropped; 0 is for ever."),
@@ -217,6 +217,7 @@ export const settingsTable = [
   p("verbose", "int", "0", "G", "reload", "works", "How much detail is logged; 0 is normal."),
 
   w("auth_several_secrets", "bool", "0", "G", "reload", "works", "Whether every line that auth_file has of a user is a secret of its, so that a password can be changed without a gap; 0 is the last line alone, as in PgBouncer."),
+  w("pam_config_dir", "string", "", "G", "reload", "works", "Folder of the service files that PAM reads, instead of the system's; the service is pgbouncer, or what pamservice= in auth_hba_file says."),
   w("workers", "count_or_auto", "auto", "G", "start", "works", "Worker processes of this host; auto is one for each core.", { max: 1024 }),
   w("runtime", oneOf("bun", "deno"), "bun", "G", "start", "works", "JavaScript runtime the workers run on."),
   w("mesh", "string", "default", "G", "start", "works", "Name of the mesh; hosts on one bus with the same name work as one pooler."),

@@ -24,6 +24,12 @@ function asAddress(pointer: Pointer): number {
   return pointer as unknown as number;
 }
 
+const HALF = 0x1_0000_0000;
+
+function halves(address: number): [number, number] {
+  return [address | 0, Math.floor(address / HALF) | 0];
+}
+
 function socketIo(libc: SocketIoLibc, errno: Int32Array): SocketIo {
   const { recv, send } = libc;
   return {
@@ -82,8 +88,14 @@ export function makeBunBackend(): ForeignBackend {
       return asPointer(callback.ptr as number);
     },
     addressOf(bytes: Uint8Array): [number, number] {
-      const address = ptr(bytes) as number;
-      return [address | 0, Math.floor(address / 0x1_0000_0000) | 0];
+      return halves(ptr(bytes) as number);
+    },
+    halvesOf(pointer: Pointer | null): [number, number] {
+      return halves(pointer === null ? 0 : asAddress(pointer));
+    },
+    pointerFrom(low: number, high: number): Pointer | null {
+      const address = (high >>> 0) * HALF + (low >>> 0);
+      return address === 0 ? null : asPointer(address);
     },
     int32At(pointer: Pointer): Int32Array {
       return new Int32Array(toArrayBuffer(asAddress(pointer) as never, 0, 4));

@@ -83,10 +83,17 @@ function pointerAt(buffer: NativeBuffer, offset: number): Pointer {
 }
 
 function addressOf(bytes: Uint8Array): [number, number] {
-  const address = Deno.UnsafePointer.value(
-    Deno.UnsafePointer.of(bytes as Uint8Array<ArrayBuffer>),
-  );
+  return halvesOf(pointerOf(bytes));
+}
+
+function halvesOf(pointer: Pointer | null): [number, number] {
+  const address = Deno.UnsafePointer.value(pointer as unknown as Deno.PointerValue);
   return [Number(BigInt.asIntN(32, address)), Number(BigInt.asIntN(32, address >> 32n))];
+}
+
+function pointerFrom(low: number, high: number): Pointer | null {
+  const address = (BigInt.asUintN(32, BigInt(high)) << 32n) | BigInt.asUintN(32, BigInt(low));
+  return Deno.UnsafePointer.create(address) as unknown as Pointer | null;
 }
 
 export function makeDenoBackend(): ForeignBackend {
@@ -108,6 +115,8 @@ export function makeDenoBackend(): ForeignBackend {
       return callback.pointer as unknown as Pointer;
     },
     addressOf,
+    halvesOf,
+    pointerFrom,
     int32At(pointer: Pointer): Int32Array {
       const memory = Deno.UnsafePointerView.getArrayBuffer(
         pointer as unknown as Deno.PointerObject,

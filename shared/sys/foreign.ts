@@ -54,6 +54,9 @@ export interface ForeignBackend {
   callback(signature: ForeignSignature, body: (...values: never[]) => number): Pointer;
   /** The same address as [low, high] halves, each a signed 32-bit number. */
   addressOf(bytes: Uint8Array): [low: number, high: number];
+  /** The halves of a pointer, and the pointer that they make; null is (0, 0). */
+  halvesOf(pointer: Pointer | null): [low: number, high: number];
+  pointerFrom(low: number, high: number): Pointer | null;
   /** Foreign memory as one signed 32-bit number, such as errno. */
   int32At(pointer: Pointer): Int32Array;
   /** `errno` is the calling thread's, as int32At() gives it. */

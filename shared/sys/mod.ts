@@ -39,6 +39,7 @@ export {
 export { connectTcp, connectUnix } from "./connect.ts";
 export { becomeUser, findGroup, findUser, type SystemUser } from "./accounts.ts";
 export { UnixDatagram } from "./datagram.ts";
+export { askPam, type PamAnswer, pamProblem, type PamQuestion } from "./pam.ts";
 export {
   type KeepAlive,
   localAddress,

@@ -77,7 +77,7 @@ test("parseHba() reads each kind of rule", () => {
 });
 
 test("parseHba() says what is wrong with a line, and in which", () => {
-  const methods = "trust, reject, password, md5, scram-sha-256, peer, cert, ldap";
+  const methods = "trust, reject, password, md5, scram-sha-256, peer, cert, ldap, pam";
   const rows: [string, string][] = [
     [
       "locale all all trust",
@@ -160,7 +160,13 @@ test("parseHba() says what is wrong with a line, and in which", () => {
       "local all all ldap ldapserver=x",
       "one of ldapbasedn, ldapurl, ldapprefix and ldapsuffix is needed",
     ],
-    ["local all all pam", `method "pam" is not supported: this version has ${methods}`],
+    ["local all all pam pamservice=../x", 'pamservice "../x" is no name of a service'],
+    ["local all all pam pamservice=", 'pamservice "" is no name of a service'],
+    [
+      "local all all pam pam_use_hostname=1",
+      "pam_use_hostname is not supported: PAM gets addresses",
+    ],
+    ["local all all pam map=x", 'method pam has no option "map"'],
     ["local all all gss", `method "gss" is not supported: this version has ${methods}`],
     ["local all all md5 map=x", `method md5 has no option "map"`],
     ["local all all peer mop=x", `method peer has no option "mop"`],
@@ -197,6 +203,12 @@ test("parseHba() says what is wrong with a line, and in which", () => {
   assert.equal(lines(parse("host all all all peer").warnings), [
     "1: method peer is for unix sockets (local): nobody can log in by this rule",
   ]);
+});
+
+test("parseHba() knows the service that PAM is asked for", () => {
+  const text =
+    "local a all pam\nlocal b all pam pamservice=sshd pam_use_hostname=0\nlocal c all peer\n";
+  assert.equal(parse(text).rules.map(({ pamService }) => pamService), ["pgbouncer", "sshd", null]);
 });
 
 const anybody: HbaClient = {

@@ -205,10 +205,7 @@ const verdicts: readonly (readonly [string, string])[] = [
   ["auth_type = trust", ""],
   ["auth_type = PLAIN", ""],
   ["auth_type = md5", ""],
-  [
-    "auth_type = pam",
-    `error auth_type = "pam" is not supported: this version has any, trust, plain, md5, scram-sha-256, cert, hba and ldap`,
-  ],
+  ["auth_type = pam", ""],
   ["auth_type = ldap", "error auth_type = ldap needs auth_ldap_options"],
   ["auth_type = ldap\nauth_ldap_options = ldapserver=a ldapprefix=uid=", ""],
   [

@@ -45,6 +45,7 @@ export const refusals = {
     code: "28P01",
     message: "client selected an invalid SASL authentication mechanism",
   },
+  pamFailed: { code: "28000", message: "PAM authentication failed" },
   ldapFailed: { code: "28000", message: "LDAP authentication failed" },
   tlsRequired: {
     code: "28000",

@@ -1,8 +1,9 @@
-// What is wrong with the files and words of the TLS settings, found by making of them what a worker would make, and
-// letting go of it again.
+// What is wrong with what the settings name outside of the configuration: files and words of TLS, found by making of
+// them what a worker would make, and letting go of it again; and PAM.
 
 import {
   clientTlsPlan,
+  type Config,
   loadConfig,
   type Loaded,
   type ReadFile,
@@ -11,7 +12,7 @@ import {
   serverTlsPlan,
   type Settings,
 } from "../config/mod.ts";
-import { openSslProblem, TlsContext, TlsError } from "../sys/mod.ts";
+import { openSslProblem, pamProblem, TlsContext, TlsError } from "../sys/mod.ts";
 
 /** Each names its setting. */
 export function tlsFileProblems(settings: Settings): string[] {
@@ -30,11 +31,18 @@ export function tlsFileProblems(settings: Settings): string[] {
   return problems;
 }
 
-/** As loadConfig(), and with a look at the files that the TLS settings name. */
+/** Whether logins are to be judged by PAM, and it is not there. */
+export function pamProblems({ settings: { authType, pamConfigDir }, hba }: Config): string[] {
+  const isUsed = authType === "pam" || hba.some(({ pamService }) => pamService !== null);
+  const problem = isUsed ? pamProblem(pamConfigDir !== "") : null;
+  return problem === null ? [] : [problem];
+}
+
+/** As loadConfig(), and with a look at what the settings name outside of the configuration. */
 export function loadWithFiles(path: string, readFile: ReadFile = readFromDisk): Loaded {
   const loaded = loadConfig(path, readFile);
   if (loaded.config === null) return loaded;
-  const problems = tlsFileProblems(loaded.config.settings);
+  const problems = [...tlsFileProblems(loaded.config.settings), ...pamProblems(loaded.config)];
   if (problems.length === 0) return loaded;
   const { warnings } = loaded;
   return {
