@@ -2,7 +2,7 @@
 // that a module which does not come to its end stops nobody else, nor the end of the worker.
 
 import { spawnSync } from "node:child_process";
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { passwordMessage } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
@@ -121,9 +121,10 @@ tests("auth_type = pam asks for every user, and is told where it comes from", as
 
 tests("a module that hangs stops only the logins that wait for PAM", async () => {
   let ended = 0;
-  const waiting = ["hangs", "another"].map((database) =>
-    login(pooler, database, "ann", RIGHT).finally(() => ended++)
-  );
+  const begin = (database: string) => login(pooler, database, "ann", RIGHT).finally(() => ended++);
+  const waiting = [begin("hangs")];
+  await until("the module to hang", () => existsSync(join(services.folder, "hanging")));
+  waiting.push(begin("another"));
   for (let i = 0; i < 5; i++) assert.is(await login(pooler, "here", "local", ""), "in");
   assert.is(ended, 0);
   writeFileSync(join(services.folder, "go"), "");
@@ -150,13 +151,7 @@ tests("a worker ends while a module hangs", async () => {
   client.startup({ user: "ann", database: "usual" });
   await client.message();
   client.send(passwordMessage(RIGHT));
-  await until("the module to hang", () => {
-    try {
-      return readFileSync(join(held.folder, "hanging"), "utf8") !== "";
-    } catch {
-      return false;
-    }
-  });
+  await until("the module to hang", () => existsSync(join(held.folder, "hanging")));
   client.close();
   assert.equal(await other.stop(), { code: 0, signal: null });
   // The module's script goes by that.
