@@ -323,7 +323,10 @@ tests("check prints what is wrong with the rules, by file and line", () => {
     const { stdout, stderr } = error as { stdout: string; stderr: string };
     said = stdout + stderr;
   }
-  assert.match(said, `${bad}:2: "10.0.0.0/33": the bits behind the address are not from 0 to 32`);
+  assert.match(
+    said,
+    `${bad}:2: "10.0.0.0/33" has bits behind the address that are not from 0 to 32`,
+  );
   assert.match(said, `${bad}:3: method "gss" is not supported`);
   assert.match(said, `${bad}:4: map "x" is not in auth_ident_file`);
 });
