@@ -186,9 +186,11 @@ test("a second Ctrl-C does not wait for a transaction", async () => {
   await client.query("begin");
   up.signal("SIGINT");
   await until("the drain", () => up.stderr().includes("got SIGINT, waiting"));
+  // Not one more than that: a runtime that is about to exit has no handler left, and would die of it.
   await until("the second signal to count", () => {
+    if (up.stderr().includes("got SIGINT, ending at once")) return true;
     up.signal("SIGINT");
-    return up.end !== null;
+    return false;
   });
   await host.ends(up, 0);
   await client.end().catch(() => {});
