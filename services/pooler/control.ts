@@ -81,7 +81,9 @@ const shutdownTexts: Readonly<Record<ShutdownMode, string>> = {
 
 export class Control {
   #config: Config;
-  /** The hash of the configuration that the plane has put into effect. */
+  /** Marks the configuration that was handed over last. */
+  #mark: string;
+  /** Marks the one that the plane has put into effect. */
   #goesBy: string;
   readonly #seat: FleetSeat;
   /** null in a fleet. */
@@ -119,6 +121,7 @@ export class Control {
 
   constructor(
     config: Config,
+    mark: string,
     seat: FleetSeat,
     host: HostProcess | null,
     live: LiveConfig | null,
@@ -126,7 +129,8 @@ export class Control {
     logger: Logger,
   ) {
     this.#config = config;
-    this.#goesBy = config.hash;
+    this.#mark = mark;
+    this.#goesBy = mark;
     this.#seat = seat;
     this.#host = host;
     this.#logger = logger;
@@ -243,12 +247,13 @@ export class Control {
   }
 
   /** The supervisor has something new for all workers. */
-  takeOver(config: Config, state: OperatorState): void {
-    if (config.hash !== this.#config.hash) this.#takeConfig(config);
+  takeOver(config: Config, mark: string, state: OperatorState): void {
+    if (mark !== this.#mark) this.#takeConfig(config);
+    this.#mark = mark;
     this.#operated = state;
     // The plane takes one after the other: when it has answered it goes by the new configuration as well.
     void this.#perform(lookOnly, state, true).then(() => {
-      this.#goesBy = config.hash;
+      this.#goesBy = mark;
       this.#announce();
     });
   }
@@ -288,7 +293,7 @@ export class Control {
         leaseMs: this.#localBudget === null ? this.#config.settings.budgetLeaseMs : null,
       } satisfies ToPlane,
     );
-    this.#goesBy = this.#config.hash;
+    this.#goesBy = this.#mark;
     if (this.#operated.revision > 0) void this.#perform(lookOnly, this.#operated, true);
   }
 
@@ -508,7 +513,7 @@ export class Control {
       addresses: this.#addresses,
       clients: this.#gauges[Gauge.clients] as number,
       servers: this.#gauges[Gauge.servers] as number,
-      configHash: this.#goesBy,
+      configMark: this.#goesBy,
       runtime: `${runtimeName} ${runtimeVersion()}`,
       supervisor: this.#seat.supervisor,
     });

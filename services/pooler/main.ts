@@ -9,6 +9,7 @@ import {
   type HostOptions,
   HostProcess,
   LiveConfig,
+  markOf,
   readHanded,
   RecordingReader,
   withOptions,
@@ -61,7 +62,15 @@ export async function runPooler(
       );
     }
     const live = new LiveConfig(config, reader.texts, options, logger);
-    return await new Control(config, seat ?? loneSeat(), host, live, untouched, logger).run();
+    return await new Control(
+      config,
+      markOf(config, live.sources),
+      seat ?? loneSeat(),
+      host,
+      live,
+      untouched,
+      logger,
+    ).run();
   } catch (error) {
     if (!(error instanceof HostFailure)) throw error;
     logger.fatal(error.message);
@@ -75,14 +84,15 @@ export async function runPooler(
 async function runHanded(seat: FleetSeat, options: HostOptions): Promise<number> {
   let control: Control | null = null;
   const { sources, state } = await readHanded((more) => {
-    control?.takeOver(configFrom(more.sources, options), more.state);
+    const next = configFrom(more.sources, options);
+    control?.takeOver(next, markOf(next, more.sources), more.state);
   });
   const config = configFrom(sources, options);
   const { verbose, logFormat } = config.settings;
   const level = verbose > 0 ? "debug" : "info";
   const logger = createLogger({ component: "pooler", level, format: logFormat });
   setProcessName("pgweir pooler");
-  control = new Control(config, seat, null, null, state, logger);
+  control = new Control(config, markOf(config, sources), seat, null, null, state, logger);
   return await control.run();
 }
 

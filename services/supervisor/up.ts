@@ -340,7 +340,7 @@ export class Up {
     bus.subscribe(bus.subjects.allPresence, (presence) => {
       this.#presence.saw(presence, performance.now());
       this.#fleet?.heard(presence.id, presence.pid);
-      this.#workforce?.heard(presence.id, presence.configHash);
+      this.#workforce?.heard(presence.id, presence.configMark);
       if (presence.state !== "ready") return;
       if (this.#fleet?.onReady(presence.id, presence.pid)) this.#workerRuntime = presence.runtime;
     });

@@ -19,7 +19,7 @@ import {
   type Work,
   type Workforce,
 } from "../../shared/console/mod.ts";
-import { handedLine, type LiveConfig, tlsFileProblems } from "../../shared/host/mod.ts";
+import { handedLine, type LiveConfig, markOf, tlsFileProblems } from "../../shared/host/mod.ts";
 import type { Fleet } from "./fleet.ts";
 
 export interface WorkforceOptions {
@@ -41,7 +41,7 @@ const lookMs = 20;
 export class HostWorkforce implements Workforce {
   readonly #options: WorkforceOptions;
   /** By worker id, what it goes by. */
-  readonly #hashes = new Map<number, string>();
+  readonly #marks = new Map<number, string>();
   #state: OperatorState = untouched;
 
   constructor(options: WorkforceOptions) {
@@ -54,8 +54,8 @@ export class HostWorkforce implements Workforce {
   }
 
   /** A worker has said what configuration it goes by. */
-  heard(workerId: number, configHash: string): void {
-    this.#hashes.set(workerId, configHash);
+  heard(workerId: number, configMark: string): void {
+    this.#marks.set(workerId, configMark);
   }
 
   hasDatabase(name: string): boolean {
@@ -119,8 +119,9 @@ export class HostWorkforce implements Workforce {
   /** Hands a new configuration out, and waits until all workers go by it; returns who does not say so. */
   async #confirm(): Promise<string | null> {
     this.#hand();
-    const { hash } = this.#options.live.current;
-    const late = () => this.#ready.filter((id) => this.#hashes.get(id) !== hash);
+    const { current, sources } = this.#options.live;
+    const mark = markOf(current, sources);
+    const late = () => this.#ready.filter((id) => this.#marks.get(id) !== mark);
     const deadline = performance.now() + confirmMs;
     while (late().length > 0 && performance.now() < deadline) {
       await new Promise((resolve) => setTimeout(resolve, lookMs));

@@ -81,8 +81,8 @@ export interface Presence {
   readonly clients: number;
   /** Server connections now. */
   readonly servers: number;
-  /** Equal on all workers that run the same configuration. */
-  readonly configHash: string;
+  /** Which configuration it goes by: equal on all workers of a host that go by the same reading of it. */
+  readonly configMark: string;
   /** `bun 1.4.5`. */
   readonly runtime: string;
   /** The name of its supervisor on the bus; "" or none: it has none, or its version does not say. */
@@ -152,7 +152,7 @@ export const presencePayload: Payload<Presence> = {
       state,
       clients,
       servers,
-      configHash,
+      configMark,
       runtime,
       supervisor = "",
     } = raw;
@@ -161,7 +161,7 @@ export const presencePayload: Payload<Presence> = {
       !isWorkerId(id) || !isCount(incarnation) || !isText(host, maxHostCharacters) ||
       !isText(boot, maxWordCharacters) || !isCount(pid) || !isOneOf(state, workerStates) ||
       addresses === null ||
-      !isCount(clients) || !isCount(servers) || !isText(configHash, maxWordCharacters) ||
+      !isCount(clients) || !isCount(servers) || !isText(configMark, maxWordCharacters) ||
       !isText(runtime, maxWordCharacters) || !isText(supervisor, maxWordCharacters)
     ) return null;
     return {
@@ -174,7 +174,7 @@ export const presencePayload: Payload<Presence> = {
       addresses,
       clients,
       servers,
-      configHash,
+      configMark,
       runtime,
       supervisor,
     };

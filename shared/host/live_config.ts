@@ -27,6 +27,13 @@ export interface ConfigSources {
   readonly now: FileTexts | null;
   /** changed from the console since the file was read */
   readonly set: SetValues;
+  /** How often it was read again. Files that it only names, as those of TLS, count as new each time. */
+  readonly readings: number;
+}
+
+/** Tells configurations apart, and readings of the same one. */
+export function markOf(config: Config, { readings }: ConfigSources): string {
+  return `${config.hash}.${readings}`;
 }
 
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -47,7 +54,7 @@ export class RecordingReader {
 
 /** Reads what was kept; from disk what was not, and keeps it. */
 function readerOf(texts: FileTexts, more: RecordingReader): ReadFile {
-  return (path) => texts[path] ?? more.read(path);
+  return (path) => Object.hasOwn(texts, path) ? texts[path]! : more.read(path);
 }
 
 /** The configuration that another process of this host goes by. Throws where it is none. */
@@ -68,6 +75,7 @@ export class LiveConfig {
   #current: Config;
   #now: FileTexts | null = null;
   #set: SetValues = [];
+  #readings = 0;
 
   /** `config` was read from the texts. */
   constructor(config: Config, texts: FileTexts, options: HostOptions, logger: Logger) {
@@ -82,7 +90,13 @@ export class LiveConfig {
   }
 
   get sources(): ConfigSources {
-    return { path: this.#current.path, start: this.#start, now: this.#now, set: this.#set };
+    return {
+      path: this.#current.path,
+      start: this.#start,
+      now: this.#now,
+      set: this.#set,
+      readings: this.#readings,
+    };
   }
 
   /**
@@ -98,8 +112,10 @@ export class LiveConfig {
       return false;
     }
     const next = reloaded(this.#current, withOptions(config, this.#options));
+    this.#readings++;
     const refusal = this.#take(next.config, reader.texts, [], take);
     if (refusal !== null) {
+      this.#readings--;
       this.#logger.error(`reload: ${refusal}, nothing is changed`);
       return false;
     }

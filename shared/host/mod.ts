@@ -12,6 +12,7 @@ export {
   type ConfigSources,
   type FileTexts,
   LiveConfig,
+  markOf,
   RecordingReader,
 } from "./live_config.ts";
 export { type Handed, handedLine, HandedReader, readHanded } from "./handed.ts";

@@ -90,7 +90,7 @@ class Scene {
         addresses: [],
         clients: 0,
         servers: 0,
-        configHash: "",
+        configMark: "",
         runtime: "",
       } satisfies Presence,
       this.now,

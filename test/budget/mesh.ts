@@ -335,7 +335,7 @@ export class TestWorker {
       addresses: [],
       clients: 0,
       servers: this.lease.held,
-      configHash: "",
+      configMark: "",
       runtime: "test",
     });
   }

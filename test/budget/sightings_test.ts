@@ -17,7 +17,7 @@ function presence(id: number, host: string, boot: string, more: Partial<Presence
     addresses: [],
     clients: 0,
     servers: 0,
-    configHash: "",
+    configMark: "",
     runtime: "",
     ...more,
   };

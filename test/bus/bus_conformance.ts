@@ -35,7 +35,7 @@ const presence: Presence = {
   addresses: ["127.0.0.1:6432", "[::1]:6432"],
   clients: 3,
   servers: 2,
-  configHash: "abc",
+  configMark: "abc",
   runtime: "bun 1.4.5",
   supervisor: "up-a",
 };

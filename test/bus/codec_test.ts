@@ -24,7 +24,7 @@ const presence: Presence = {
   addresses: ["127.0.0.1:6432", "/tmp/.s.PGSQL.6432"],
   clients: 0,
   servers: 70_000,
-  configHash: "f".repeat(64),
+  configMark: "f".repeat(64),
   runtime: "deno 2.9.6",
   supervisor: "up-a",
 };
@@ -107,7 +107,7 @@ codec("decodePayload() refuses what has not the shape of its kind", () => {
     [presencePayload, { ...wire, addresses: [1] }],
     [presencePayload, { ...wire, addresses: ["a".repeat(301)] }],
     [presencePayload, { ...wire, clients: null }],
-    [presencePayload, { ...wire, configHash: new Uint8Array(4) }],
+    [presencePayload, { ...wire, configMark: new Uint8Array(4) }],
     [presencePayload, { ...wire, runtime: undefined }],
     [cancelPayload, { v: 1, ...cancel, secret: "abcd" }],
     [cancelPayload, { v: 1, ...cancel, secret: [1, 2, 3, 4] }],

@@ -238,7 +238,7 @@ embedded("a worker's rights are enough for all that a worker does on its bus", a
     addresses: [],
     clients: 0,
     servers: 0,
-    configHash: "",
+    configMark: "",
     runtime: "",
   });
   const request = { processId: 1, secret: new Uint8Array(32), source: 7 };

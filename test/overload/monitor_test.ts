@@ -104,7 +104,7 @@ async function startHogs(): Promise<ManagedProcess[]> {
         addresses: [],
         clients: 0,
         servers: 0,
-        configHash: "",
+        configMark: "",
         runtime: "",
         supervisor,
       });

@@ -23,7 +23,7 @@ function presence(pid: number, change: Partial<Presence> = {}): Presence {
     addresses: [],
     clients: 0,
     servers: 0,
-    configHash: "",
+    configMark: "",
     runtime: "",
     supervisor: "supervisor-1",
     ...change,

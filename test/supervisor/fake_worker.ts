@@ -52,7 +52,7 @@ async function announceOnBus(): Promise<void> {
     addresses: [],
     clients: 0,
     servers: 0,
-    configHash: "",
+    configMark: "",
     runtime: "fake 1.0",
   } as const;
   setInterval(() => bus.publish(bus.subjects.presence(id), presence), 50);

@@ -2,15 +2,17 @@
 // worker, and nothing is left of those that went.
 // limit: 240 s
 
-import { readdirSync } from "node:fs";
+import { copyFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
 import pg from "pg";
 import { cancelRequest, queryMessage } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
+import { type Certificate, CertificateAuthority } from "../../support/certificates.ts";
 import { needs } from "../../support/needs.ts";
 import { startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { RawClient } from "../../support/raw_client.ts";
-import { authority, clientTls, own } from "./support.ts";
+import { authority, clientTls, consoleOf, own } from "./support.ts";
 
 needs("postgresql", "openssl");
 const test = suite("system: TLS in a fleet");
@@ -73,6 +75,69 @@ test("cancels over TLS find the worker that has the client", async () => {
     assert.match(await client.replies(), /E\(57014\) Z\(I\)$/);
     await client.end();
     await until("it to be over", async () => !(await isActive()));
+  }
+});
+
+/** The names in the certificates that 12 connections are shown: each worker gets some of them. */
+async function shownNames(port: number): Promise<string> {
+  const names = await Promise.all(Array.from({ length: 12 }, async () => {
+    const client = await RawClient.connect({ host: "127.0.0.1", port });
+    let name = "";
+    await client.startTls({
+      rejectUnauthorized: false,
+      checkServerIdentity: (_host, certificate) => void (name = String(certificate.subject.CN)),
+      ca: authority.pem,
+      servername: "localhost",
+    });
+    client.close();
+    return name;
+  }));
+  return [...new Set(names)].join(", ");
+}
+
+// The workers were told of a RELOAD only when settings had changed, not what is in the files that they name.
+test("RELOAD takes renewed files of the same names on every worker, for clients and for servers", async () => {
+  const [certFile, keyFile, caFile] = ["live.crt", "live.key", "live_ca.crt"].map((name) =>
+    join(authority.dir, name)
+  ) as [string, string, string];
+  const install = (certificate: Certificate) => {
+    copyFileSync(certificate.certFile, certFile);
+    copyFileSync(certificate.keyFile, keyFile);
+  };
+  install(own);
+  copyFileSync(authority.caFile, caFile);
+  const files = {
+    client_tls_cert_file: certFile,
+    client_tls_key_file: keyFile,
+    server_tls_ca_file: caFile,
+  };
+  const renewed = await startPgweir({
+    workers: 2,
+    ini: { databases, pgbouncer: { ...pgbouncer, ...files, client_tls_sslmode: "prefer" } },
+  });
+  try {
+    const reload = () => consoleOf(renewed, "RELOAD");
+    assert.is(await shownNames(renewed.port), "localhost");
+    const login = { user: "postgres", database: "postgres" };
+    const clients = await Promise.all(
+      Array.from({ length: 12 }, () => RawClient.login(renewed, login)),
+    );
+    for (const client of clients) assert.equal(await client.query("SELECT 1"), [["1"]]);
+
+    install(authority.issue("renewed", ["localhost"]));
+    await reload();
+    assert.is(await shownNames(renewed.port), "renewed");
+
+    // An authority that is trusted no more.
+    copyFileSync(new CertificateAuthority("other").caFile, caFile);
+    await reload();
+    for (const client of clients) {
+      client.send(queryMessage("SELECT 1"));
+      assert.is(await client.repliesUntilClosed(), "E(28000) closed");
+    }
+    assert.match(renewed.log(), "certificate verify failed");
+  } finally {
+    await renewed.stop();
   }
 });
 
