@@ -712,10 +712,13 @@ const random = seededRandom(seed);
 const below = (n: number) => Math.floor(random() * n);
 const pick = <T>(items: readonly T[]): T => items[below(items.length)]!;
 
-/** Nothing that these begin goes on behind them, with a space between. */
+/**
+ * Nothing that these begin goes on behind them, with a space between. Behind an E'' there is a comma: after a comment
+ * and its line end another '' would be the rest of the same string, with the meaning that \ has in it.
+ */
 const whole =
   ("SET|LOCAL|x = 1|RESET|LISTEN|UNLISTEN|ch|*|,|(|)|[|]|;|SELECT|set_config(|set_config('a','b',true)|" +
-    "\"set_config\"|pg_catalog.|'a'|true|'t'|$1|E'a\\'b'|E'\\nset_config'|'it''s'|'\\'|'; SET x'|$$; SET x$$|" +
+    "\"set_config\"|pg_catalog.|'a'|true|'t'|$1|E'a\\'b',|E'\\nset_config',|'it''s'|'\\'|'; SET x'|$$; SET x$$|" +
     "$a$ $b$ $$ ' $a$|$f$ set_config $f$|U&\"x\"|-- it's\n|/* ; /* ' */ */|CREATE|OR REPLACE|TEMP|TEMPORARY|TABLE|" +
     "t|ON COMMIT|DROP|pg_temp.|INTO|INSERT|DECLARE|CURSOR|WITH HOLD|FOR|PREPARE|TRANSACTION|AS|DO|CALL|DEALLOCATE|" +
     "DISCARD ALL|EXPLAIN|ANALYZE|UPDATE|pg_settings|pg_advisory_lock|pg_advisory_xact_lock|pg_advisory_unlock_all|" +
