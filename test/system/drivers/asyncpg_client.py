@@ -13,7 +13,7 @@ from asyncpg import exceptions as errors
 
 CLIENTS = 20
 ROUNDS = 4
-STEP_SECONDS = 50
+STEP_SECONDS = 150
 
 step_name, host, port, database, prefix = sys.argv[1:6]
 login = {"host": host, "port": int(port), "user": "postgres", "database": database}

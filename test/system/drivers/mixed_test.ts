@@ -11,7 +11,7 @@ import { below, codeOf, run, type Side, startSides, within } from "./support.ts"
 
 needs("postgresql", "python3-psycopg");
 
-const LAST_S = 60;
+const LAST_S = 150;
 
 const sides = await startSides();
 const tests = suite("drivers together");

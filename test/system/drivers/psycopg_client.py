@@ -13,7 +13,7 @@ from psycopg import errors
 
 CLIENTS = 20
 ROUNDS = 8
-STEP_SECONDS = 50
+STEP_SECONDS = 150
 
 step_name, host, port, database, prefix = sys.argv[1:6]
 # For steps in which clients wait for one another.

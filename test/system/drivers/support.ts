@@ -12,7 +12,7 @@ import { type Postgres, type PostgresOptions, startPostgres } from "../../suppor
 import { type StandingChecks, standingChecks } from "../../support/standing_checks.ts";
 
 /** How long a step may take that is over in a moment on an idle machine. */
-export const STEP_S = 40;
+export const STEP_S = 120;
 /** Clients that share the servers. */
 export const CLIENTS = 20;
 
