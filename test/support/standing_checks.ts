@@ -150,7 +150,7 @@ export class StandingChecks {
           stuck = (await this.#postgres.backends()).filter(isStuck);
           return stuck.length === 0;
         },
-        2_000,
+        20_000,
         50,
       );
     } catch {
@@ -168,7 +168,7 @@ export class StandingChecks {
           now = counters(await this.#pooler.console("SHOW POOLS"));
           return now === this.#baseline.counters;
         },
-        2_000,
+        20_000,
         50,
       );
     } catch {

@@ -272,7 +272,7 @@ each(
     far.stream.pause(false);
     fill(near);
     near.stream.closeWhenDrained(30);
-    await rig.until("the close", () => near.stream.closed, 3_000);
+    await rig.until("the close", () => near.stream.closed, 15_000);
   },
 );
 
@@ -312,7 +312,7 @@ each(
     const [near, far] = await rig.pair();
     near.stream.closeWhenDrained(30);
     await rig.until("end of file", () => far.ended === 0);
-    await rig.until("the close", () => near.stream.closed, 3_000);
+    await rig.until("the close", () => near.stream.closed, 15_000);
   },
 );
 

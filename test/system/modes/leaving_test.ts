@@ -270,7 +270,7 @@ for (const mode of modes) {
     await until(
       "the lock to be free",
       () => noLocks(postgres),
-      1_000,
+      10_000,
       20,
     );
     await backendsWhere(postgres, 0, "state <> 'idle'");
