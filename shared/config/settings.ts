@@ -201,7 +201,7 @@ export const settingsTable = [
   p("syslog", "bool", "0", "G", "reload", "works", "Whether the log goes to syslog too."),
   p("syslog_facility", facility, "daemon", "G", "reload", "works", "Facility for syslog."),
   p("syslog_ident", "string", "pgbouncer", "G", "reload", "works", "Program name for syslog."),
-  p("tcp_defer_accept", "int", "1", "G", "reload", "works", "Whether a client is accepted only when it has sent something (or after 45 seconds)."),
+  p("tcp_defer_accept", "int", "1", "G", "reload", "works", "Whether the kernel hands a client over only when it has sent something, or after a second."),
   p("tcp_keepalive", "bool", "1", "G", "reload", "works", "Whether TCP keepalive is on."),
   p("tcp_keepcnt", "int", "0", "G", "reload", "works", "Unanswered keepalive probes before a connection is given up; 0 is the system's value."),
   p("tcp_keepidle", "int", "0", "G", "reload", "works", "Seconds of silence before the first keepalive probe; 0 is the system's value."),

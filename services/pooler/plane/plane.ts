@@ -78,8 +78,8 @@ import { UserLookups } from "./user_lookup.ts";
 
 const sweepMs = 100;
 const acceptsPerEvent = 64;
-/** How long a client that has sent nothing is kept from us by the kernel, as in PgBouncer. */
-const deferAcceptS = 45;
+/** How long the kernel keeps a client from us that has sent nothing, as in PgBouncer: beyond it client_login_timeout holds. */
+const deferAcceptS = 1;
 /** The listener tells so seldom that it rests. */
 const pauseLogMs = 10_000;
 /** A worker's cancel keys have 16 random bits. */
