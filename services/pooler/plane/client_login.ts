@@ -84,6 +84,8 @@ type Step =
 
 export class ClientLogin implements Entrant {
   isCalled = false;
+  /** When it began, as client_login_timeout counts. */
+  since: number;
   readonly #client: ClientSession;
   readonly #unixSocket: boolean;
   #step: Step = { at: "initial", ssl: false, gss: false };
@@ -98,6 +100,7 @@ export class ClientLogin implements Entrant {
 
   constructor(client: ClientSession, unixSocket: boolean) {
     this.#client = client;
+    this.since = client.connectedAt;
     this.#unixSocket = unixSocket;
   }
 
@@ -116,6 +119,10 @@ export class ClientLogin implements Entrant {
   /** Input is to be kept until `ClientSession.resumeInput`. */
   get paused(): boolean {
     return this.#step.at === "waiting";
+  }
+
+  postpone(ms: number): void {
+    this.since += ms;
   }
 
   abandon(): void {

@@ -594,8 +594,9 @@ export class Plane {
     const limit = this.settings.clientLoginTimeoutMs;
     for (const client of this.loggingIn) {
       if (suspended) break;
-      if (limit <= 0 || now - client.connectedAt < limit) break;
-      client.fail(client.login?.lateRefusal ?? refusals.loginTimeout);
+      const { login } = client;
+      if (limit <= 0 || now - (login?.since ?? client.connectedAt) < limit) break;
+      client.fail(login?.lateRefusal ?? refusals.loginTimeout);
     }
     this.#descriptors.sweep();
     const hasGarbage = this.loginGarbage.isDue(now, this.clients.size);

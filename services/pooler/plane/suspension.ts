@@ -36,6 +36,7 @@ export class Suspension {
     for (const client of this.#plane.clients) {
       client.waitingSince += lasted;
       client.idleSince += lasted;
+      client.login?.postpone(lasted);
       client.stream.thaw();
     }
     for (const server of this.#plane.servers()) {
@@ -92,9 +93,10 @@ export class Suspension {
   }
 }
 
-/** Something that it has sent, or is owed at once, is here still. */
+/** Something that it has sent, or is owed at once, is here still. Who logs in and is to say something itself is not. */
 function holdsInput(client: ClientSession): boolean {
-  return client.login !== null || client.queued || client.awaitsSync || client.buffered > 0;
+  const isServed = client.login?.paused === true;
+  return isServed || client.queued || client.awaitsSync || client.buffered > 0;
 }
 
 /** The pooler itself is at work on it, which has an end of its own. */

@@ -2,6 +2,7 @@
 // stopped. Who does not let it come to rest within suspend_timeout is disconnected.
 // limit: 120 s
 
+import { sslRequest } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
@@ -20,7 +21,8 @@ const tests = suite("SUSPEND");
 let postgres: Postgres;
 let pgweir: Pgweir;
 
-const app: Login = { user: "postgres", database: "app" };
+const loginAsApp = { user: "postgres", database: "app" };
+const app: Login = loginAsApp;
 const admin: Login = { user: "admin", database: "pgbouncer" };
 const patienceMs = 30_000;
 
@@ -187,14 +189,40 @@ tests("suspend_timeout: who does not take it, or stops in a message, is disconne
   });
   boss.send(f.Q("SUSPEND"));
   assert.is(await boss.replies(1, { timeoutMs: patienceMs }), 'C"SUSPEND" Z(I)');
-  for (const client of [half, silent]) {
-    assert.is(await farewell(client), "FATAL 57P01 suspend_timeout");
-  }
-  assert.is(pgweir.log().match(/closing because: suspend_timeout/g)!.length >= 3, true);
+  assert.is(await farewell(half), "FATAL 57P01 suspend_timeout");
+  assert.is(pgweir.log().match(/closing because: suspend_timeout/g)!.length >= 2, true);
   whole.send(f.Q("SELECT 1"));
   await watcher.query("RESUME");
   assert.match(await whole.replies(), /^T D C"SELECT 1" Z\(I\)$/);
+  // It has sent nothing that could be in the way.
+  silent.startup(loginAsApp);
+  assert.match(await silent.replies(), /Z\(I\)$/);
   reader.close();
+});
+
+tests("who logs in and has sent nothing that is here still is not waited for", async () => {
+  await start({ suspend_timeout: 30, client_login_timeout: 3, tcp_defer_accept: 0 });
+  const boss = await open(pgweir, admin);
+  const mute = await Promise.all(Array.from({ length: 20 }, () => RawClient.connect(pgweir)));
+  const asked = await RawClient.connect(pgweir);
+  asked.send(sslRequest());
+  assert.is(await asked.byte(), "N");
+  const begun = performance.now();
+  await boss.query("SUSPEND");
+  assert.ok(performance.now() - begun < 10_000, "it waited for clients that have nothing to send");
+  // What comes now is read at RESUME, and who ends is gone then.
+  for (const client of mute.slice(5)) client.close();
+  asked.startup(loginAsApp);
+  // Longer than client_login_timeout.
+  await asked.readNothingFor(3_500);
+  await boss.query("RESUME");
+  assert.match(await asked.replies(), /Z\(I\)$/);
+  mute[0]!.startup(loginAsApp);
+  assert.match(await mute[0]!.replies(), /Z\(I\)$/);
+  assert.not.match(pgweir.log(), /suspend_timeout/);
+  // Their time goes on where it stopped.
+  assert.is(await mute[1]!.repliesUntilClosed({ timeoutMs: 20_000 }), "E(08006) closed");
+  for (const client of [asked, ...mute.slice(0, 5)]) client.close();
 });
 
 tests("a console that leaves, or cancels, takes its SUSPEND back", async () => {
