@@ -2,13 +2,14 @@
 // whatever takes time: names, key derivation, the bus, the log. It composes; see control.ts.
 
 import process from "node:process";
-import { loadConfig, problemText, reportLines } from "../../shared/config/mod.ts";
+import { problemText, reportLines } from "../../shared/config/mod.ts";
 import {
   configFrom,
   HostFailure,
   type HostOptions,
   HostProcess,
   LiveConfig,
+  loadWithFiles,
   markOf,
   readHanded,
   RecordingReader,
@@ -34,7 +35,7 @@ export async function runPooler(
     return await runHanded(seat, options);
   }
   const reader = new RecordingReader();
-  const loaded = loadConfig(configPath, reader.read);
+  const loaded = loadWithFiles(configPath, reader.read, options.user);
   const { warnings } = loaded;
   if (typeof seat === "string" || loaded.config === null) {
     const report = typeof seat === "string" ? [`pgweir: ${seat}`] : reportLines(configPath, loaded);

@@ -307,9 +307,9 @@ export class Up {
 
   #load(file: string): Config {
     const reader = new RecordingReader();
-    const loaded = loadWithFiles(file, reader.read);
-    if (loaded.config === null) throw new BadConfig(reportLines(file, loaded).join("\n"));
     const { options } = this.#command;
+    const loaded = loadWithFiles(file, reader.read, options.user);
+    if (loaded.config === null) throw new BadConfig(reportLines(file, loaded).join("\n"));
     const config = withOptions(loaded.config, options);
     this.#host = new HostProcess(config, options);
     this.#logger = createLogger({

@@ -62,7 +62,7 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 /** The runtimes word the same failure differently; the code is the same on all. */
-function failureText(error: unknown): string {
+export function failureText(error: unknown): string {
   const code = (error as { code?: unknown }).code;
   if (typeof code === "string" && REASONS[code] !== undefined) return REASONS[code];
   return error instanceof Error ? error.message : String(error);

@@ -14,6 +14,7 @@ import { parseHba, parseIdent } from "./hba.ts";
 import { type LdapOptions, parseLdapOptions } from "./ldap.ts";
 import type { Ini, IniEntry, IniSection } from "./ini.ts";
 import { readIni } from "./ini.ts";
+import { mayBeHost } from "./network.ts";
 import type { Place, Problem } from "./problem.ts";
 import { Findings, quote, shown } from "./problem.ts";
 import type { EntryKey, Extra, Setting, SettingName, Settings, Support } from "./settings.ts";
@@ -22,6 +23,7 @@ import {
   defaultSettings,
   findSetting,
   groupKeys,
+  peerKeys,
   settingKey,
   settingsTable,
   settingValue,
@@ -44,6 +46,16 @@ export interface Loaded {
   readonly warnings: readonly Problem[];
 }
 
+/** What was read, also where it has problems: for whoever looks further. */
+export interface LoadedFile extends Loaded {
+  /** Settings with problems have their defaults; null: the file could not be read. */
+  readonly settings: Settings | null;
+  /** Where a setting was written, or the file as a whole. */
+  placeOf(setting: string): Place;
+}
+
+/** Of an entry in [peers]. */
+const MAX_PEER_ID = 65_535;
 /** sun_path of a unix socket address, without the closing zero */
 const MAX_SOCKET_PATH_BYTES = 107;
 const GROUP_SECTIONS: readonly string[] = ["groups", "group_rules"];
@@ -59,6 +71,7 @@ const SECTIONS: readonly string[] = [
 const ENTRIES: Readonly<Record<string, readonly [what: string, key: string]>> = {
   databases: ["database", "connection parameter"],
   users: ["user", "user parameter"],
+  peers: ["peer", "peer parameter"],
   groups: ["group", "group parameter"],
 };
 /** What has less of an effect than its name says. */
@@ -112,6 +125,7 @@ class Loader {
   /** where they were written, `*` included */
   readonly #entries = new Map<string, IniEntry>();
   readonly #users = new Map<string, UserConfig>();
+  #isRead = false;
   #fallback: DatabaseConfig | null = null;
   #hba: readonly HbaRule[] = [];
   #identMaps: IdentMaps = new Map();
@@ -130,6 +144,7 @@ class Loader {
     for (const problem of ini.problems) this.#problem(problem, problem.message);
     // A file that cannot be read is not judged.
     if (ini.entries.length === 0 && ini.problems[0]?.line === 0) return null;
+    this.#isRead = true;
     this.#checkSections(ini);
     this.#checkDuplicates(ini.entries);
     // Settings first: unix_socket_dir is the default host of the databases, wherever it stands.
@@ -141,6 +156,7 @@ class Loader {
     for (const entry of ini.entries) {
       if (entry.section === "databases") this.#readDatabase(entry);
       if (entry.section === "users") this.#readUser(entry);
+      if (entry.section === "peers") this.#checkPeer(entry);
       if (entry.section === "group_rules") groups.addRule(entry);
       if (entry.section !== "groups") continue;
       const values = this.#readPairs(entry, groupKeys);
@@ -150,7 +166,7 @@ class Loader {
       }
       groups.addGroup(entry, values);
     }
-    const unmatchedAt = this.#placeOf("unmatched_group");
+    const unmatchedAt = this.placeOf("unmatched_group");
     const sections = groups.finish(this.#settings.unmatchedGroup, unmatchedAt);
     const userlist = this.#readUserlist();
     if (this.#settings.authType === "hba") this.#readHba();
@@ -188,8 +204,13 @@ class Loader {
   }
 
   /** Where a setting was written, or the file as a whole. */
-  #placeOf(setting: string): Place {
-    return this.#written.get(setting) ?? { file: this.#path, line: 0 };
+  placeOf(setting: string): Place {
+    const { file, line } = this.#written.get(setting) ?? { file: this.#path, line: 0 };
+    return { file, line };
+  }
+
+  get settings(): Settings | null {
+    return this.#isRead ? this.#settings : null;
   }
 
   #checkSections(ini: Ini): void {
@@ -275,7 +296,7 @@ class Loader {
       } else if (!takesEffect(setting, value)) {
         const is = `${setting.name} is not set, its default ${quote(setting.default)}`;
         this.#problem(
-          this.#placeOf(setting.name),
+          this.placeOf(setting.name),
           `${is} is not supported: ${setting.instead ?? "set it"}`,
         );
       }
@@ -389,10 +410,6 @@ class Loader {
     named: readonly string[] | null,
     port: number,
   ): readonly string[] {
-    if (named !== null && named.length === 0) {
-      this.#problem(entry, `${what}: host names no address`);
-      return named;
-    }
     if (named === null && this.#settings.unixSocketDir === "") {
       this.#problem(entry, `${what}: no host, and unix_socket_dir is empty`);
       return [];
@@ -437,6 +454,19 @@ class Loader {
     );
   }
 
+  /** Nothing comes of it, but a file that is wrong for PgBouncer is so here. */
+  #checkPeer(entry: IniEntry): void {
+    const values = this.#readPairs(entry, peerKeys);
+    const id = /^[0-9]{1,5}$/.test(entry.key) ? Number(entry.key) : 0;
+    if (id < 1 || id > MAX_PEER_ID) {
+      const wanted = `a whole number from 1 to ${MAX_PEER_ID}`;
+      this.#problem(entry, `peer ${quote(entry.key)}: its id is not ${wanted}`);
+    }
+    if (values !== null && !values.has("host")) {
+      this.#problem(entry, `peer ${quote(entry.key)}: it has no host`);
+    }
+  }
+
   /** null: it could not be read. */
   #readUserlist(): ReadonlyMap<string, UserSecret> | null {
     const path = this.#settings.authFile;
@@ -453,14 +483,14 @@ class Loader {
   #textOf(setting: SettingName, path: string): string | null {
     const read = readText(path, this.#readFile);
     if ("text" in read) return read.text;
-    this.#problem(this.#placeOf(setting), `read ${setting} ${quote(path)}: ${read.failure}`);
+    this.#problem(this.placeOf(setting), `read ${setting} ${quote(path)}: ${read.failure}`);
     return null;
   }
 
   #readHba(): void {
     const { authHbaFile, authIdentFile } = this.#settings;
     if (authHbaFile === "") {
-      this.#problem(this.#placeOf("auth_type"), "auth_type = hba needs an auth_hba_file");
+      this.#problem(this.placeOf("auth_type"), "auth_type = hba needs an auth_hba_file");
       return;
     }
     if (authIdentFile !== "") {
@@ -488,12 +518,12 @@ class Loader {
   #readLdapOptions(): void {
     const { authLdapOptions } = this.#settings;
     if (authLdapOptions === "") {
-      this.#problem(this.#placeOf("auth_type"), "auth_type = ldap needs auth_ldap_options");
+      this.#problem(this.placeOf("auth_type"), "auth_type = ldap needs auth_ldap_options");
       return;
     }
     const read = parseLdapOptions(authLdapOptions);
     if ("failure" in read) {
-      this.#problem(this.#placeOf("auth_ldap_options"), `auth_ldap_options: ${read.failure}`);
+      this.#problem(this.placeOf("auth_ldap_options"), `auth_ldap_options: ${read.failure}`);
     } else {
       this.#ldap = read;
     }
@@ -511,23 +541,28 @@ class Loader {
     const { listenAddr, listenPort, unixSocketDir, authType } = this.#settings;
     if (listenAddr.length === 0 && unixSocketDir === "") {
       this.#problem(
-        this.#placeOf("listen_addr"),
+        this.placeOf("listen_addr"),
         "nothing to listen on: listen_addr and unix_socket_dir are both empty",
       );
     }
+    for (const host of listenAddr) {
+      if (host === "*" || mayBeHost(host)) continue;
+      const wanted = "wanted an address, the name of a host, or *";
+      this.#problem(this.placeOf("listen_addr"), `listen_addr: ${quote(host)} is none: ${wanted}`);
+    }
     this.#checkSocketPath(
-      this.#placeOf("unix_socket_dir"),
+      this.placeOf("unix_socket_dir"),
       "unix_socket_dir",
       unixSocketDir,
       listenPort,
     );
     this.#checkBus();
     for (const [name, problem] of tlsProblems(this.#settings)) {
-      this.#problem(this.#placeOf(name), problem);
+      this.#problem(this.placeOf(name), problem);
     }
     if (this.#settings.defaultPoolSize === 0) {
       this.#warn(
-        this.#placeOf("default_pool_size"),
+        this.placeOf("default_pool_size"),
         "default_pool_size = 0: no server connection is opened, clients wait for ever",
       );
     }
@@ -536,7 +571,7 @@ class Loader {
     const modes = [poolMode, ...others.map((each) => each?.poolMode ?? "session")];
     if (maxPreparedStatements === 0 && modes.some((mode) => mode !== "session")) {
       this.#warn(
-        this.#placeOf("max_prepared_statements"),
+        this.placeOf("max_prepared_statements"),
         "max_prepared_statements = 0: in transaction and statement pooling a client may execute what another one " +
           "has prepared under the same name",
       );
@@ -545,7 +580,7 @@ class Loader {
     const isAnybody = authType === "any" || this.#asksOthers;
     if (!isAnybody && userlist?.size === 0 && authUsers === 0) {
       this.#warn(
-        this.#placeOf("auth_file"),
+        this.placeOf("auth_file"),
         `auth_type = ${authType} and no user in auth_file: nobody can log in`,
       );
     }
@@ -561,9 +596,9 @@ class Loader {
     for (const name of names) {
       if (userlist?.get(name)?.kind !== "scram-sha-256") continue;
       const what = `auth_user ${quote(name)} has a SCRAM secret in auth_file`;
-      this.#warn(this.#placeOf("auth_user"), `${what}: only its password can log in to a server`);
+      this.#warn(this.placeOf("auth_user"), `${what}: only its password can log in to a server`);
     }
-    const databases = new Map([[authDbname, this.#placeOf("auth_dbname")]]);
+    const databases = new Map([[authDbname, this.placeOf("auth_dbname")]]);
     for (const { authDbname: name, name: entry } of all) {
       if (name !== null) databases.set(name, this.#entries.get(entry) as IniEntry);
     }
@@ -583,7 +618,7 @@ class Loader {
     if (!busUrl.every(isBusServer)) {
       // The text itself may hold a password, and is not quoted.
       const wanted = "wanted nats://host:port or tls://host:port, with commas between several";
-      this.#problem(this.#placeOf("bus_url"), `bus_url is no list of NATS servers: ${wanted}`);
+      this.#problem(this.placeOf("bus_url"), `bus_url is no list of NATS servers: ${wanted}`);
     }
     const files = {
       bus_credentials: busCredentials,
@@ -594,18 +629,18 @@ class Loader {
     for (const [name, path] of Object.entries(files)) {
       if (path === "" || busUrl.length > 0) continue;
       const why = "without bus_url the bus is one of this host alone, with no login and no TLS";
-      this.#problem(this.#placeOf(name), `${name} is set and bus_url is empty: ${why}`);
+      this.#problem(this.placeOf(name), `${name} is set and bus_url is empty: ${why}`);
     }
     if ((busTlsCertFile === "") !== (busTlsKeyFile === "")) {
       const [set, empty] = busTlsKeyFile === ""
         ? ["bus_tls_cert_file", "bus_tls_key_file"]
         : ["bus_tls_key_file", "bus_tls_cert_file"];
-      this.#problem(this.#placeOf(set), `${set} is set and ${empty} is empty: both are needed`);
+      this.#problem(this.placeOf(set), `${set} is set and ${empty} is empty: both are needed`);
     }
     const auth = parseBudgetAuth(this.#settings.budgetAuth);
     if (auth !== null && "failure" in auth) {
       this.#problem(
-        this.#placeOf("budget_auth"),
+        this.placeOf("budget_auth"),
         `budget_auth: ${auth.failure}, wanted user=a password=b dbname=c`,
       );
     }
@@ -628,12 +663,14 @@ export function loadConfig(
   path: string,
   readFile: ReadFile = readFromDisk,
   set: SetValues = [],
-): Loaded {
+): LoadedFile {
   const loader = new Loader(path, readFile, set);
   const config = loader.load();
   return {
     config,
     problems: loader.problems.list("problem", path),
     warnings: loader.warnings.list("warning", path),
+    settings: loader.settings,
+    placeOf: (setting) => loader.placeOf(setting),
   };
 }

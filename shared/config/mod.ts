@@ -24,8 +24,8 @@ export type {
   UserConfig,
 } from "./config.ts";
 export { loadConfig } from "./load.ts";
-export type { Loaded, SetValues } from "./load.ts";
-export { readFromDisk } from "./files.ts";
+export type { Loaded, LoadedFile, SetValues } from "./load.ts";
+export { failureText, readFromDisk } from "./files.ts";
 export { mapsToUser, matchHba, PAM_SERVICE } from "./hba.ts";
 export type { HbaMethod, HbaRule } from "./hba.ts";
 export type { ReadFile } from "./files.ts";
@@ -36,7 +36,7 @@ export { readIni } from "./ini.ts";
 export { type LdapOptions, type LdapSearch, type LdapServer, parseLdapOptions } from "./ldap.ts";
 export type { Ini, IniEntry, IniSection } from "./ini.ts";
 export { problemText } from "./problem.ts";
-export type { Problem } from "./problem.ts";
+export type { Place, Problem } from "./problem.ts";
 export { type Reloaded, reloaded, sameConnection } from "./reload.ts";
 export {
   databaseKeys,

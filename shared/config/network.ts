@@ -27,6 +27,13 @@ export function addressBytes(text: string): readonly number[] | null {
   return isMapped(bytes) ? bytes.slice(12) : bytes;
 }
 
+/** Whether a text is a numeric address or could be the name of a host, which only the network knows. */
+export function mayBeHost(text: string): boolean {
+  if (text.includes(":")) return addressBytes(text) !== null;
+  // Like the system's resolver it takes what ends in a number for an address, which it has to be: 127.1 is one.
+  return /^[^\s/?#@%\\]+$/.test(text) && URL.canParse(`http://${text}/`);
+}
+
 function isMapped(bytes: readonly number[]): boolean {
   return bytes.slice(0, 10).every((byte) => byte === 0) && bytes[10] === 0xff && bytes[11] === 0xff;
 }

@@ -357,7 +357,7 @@ function override(setting: SettingName, name: string = setting, extra: Extra = {
 // deno-fmt-ignore
 export const databaseKeys: readonly EntryKey[] = [
   own("dbname", "string", "works", "Database to connect to; without it the entry's name."),
-  own("host", "list", "works", "Server addresses: names, numeric addresses, directories of unix sockets, @name; without it unix_socket_dir."),
+  own("host", "list", "works", "Server addresses: names, numeric addresses, directories of unix sockets, @name; without it unix_socket_dir.", { noEmptyItems: true }),
   own("port", "int", "works", "Server port; without it 5432.", { min: 1, max: 65535 }),
   own("user", "string", "works", "User for all server connections, whoever the client is."),
   own("password", "string", "works", "Secret of that user; without it the one in auth_file.", { secret: true }),
@@ -398,6 +398,15 @@ export const userKeys: readonly EntryKey[] = [
   override("transaction_timeout"),
   override("client_idle_timeout"),
   own("shed", shed, "works", SHED_HELP),
+];
+
+/** Of an entry of [peers], which has no effect. */
+export const peerKeys: readonly EntryKey[] = [
+  own("host", "string", "works", "Where PgBouncer would find the peer."),
+  own("port", "int", "works", "Its port."),
+  own("pool_size", "int", "works", "How many cancel requests may be on the way to it.", {
+    min: -1,
+  }),
 ];
 
 /** A size that is held in memory of a whole host. */

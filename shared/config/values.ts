@@ -37,6 +37,8 @@ export type Value = string | number | boolean | readonly string[];
 export interface Bounds {
   readonly min?: number;
   readonly max?: number;
+  /** of a list */
+  readonly noEmptyItems?: true;
 }
 
 /** `wanted` completes the sentence "`x` is not …". */
@@ -86,6 +88,9 @@ export function parseValue(kind: Kind, text: string, bounds: Bounds = {}): Parse
     case "string":
       return { value: text };
     case "list":
+      if (bounds.noEmptyItems && text.split(",").some((item) => item.trim() === "")) {
+        return { wanted: "a list without empty items" };
+      }
       return { value: Object.freeze(splitList(text)) };
     case "int":
       return within(parseInteger(text), min, bounds.max ?? MAX_INT, "a whole number");

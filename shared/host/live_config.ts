@@ -15,6 +15,7 @@ import {
 } from "../config/mod.ts";
 import type { Logger } from "../telemetry/mod.ts";
 import { type HostOptions, withOptions } from "./host_process.ts";
+import { reloadProblems } from "./outside.ts";
 
 /** Texts of files by the paths they were read by. */
 export type FileTexts = Readonly<Record<string, string>>;
@@ -105,8 +106,10 @@ export class LiveConfig {
    */
   reload(take: (config: Config) => void): boolean {
     const reader = new RecordingReader();
-    const { config, problems, warnings } = loadConfig(this.#current.path, reader.read);
-    if (config === null) {
+    const loaded = loadConfig(this.#current.path, reader.read);
+    const { config, warnings } = loaded;
+    const problems = reloadProblems(loaded);
+    if (config === null || problems.length > 0) {
       for (const problem of problems) this.#logger.error(`reload: ${problemText(problem)}`);
       this.#logger.error("reload failed, nothing is changed", { problems: problems.length });
       return false;

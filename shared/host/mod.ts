@@ -18,5 +18,5 @@ export {
 export { type Handed, handedLine, HandedReader, readHanded } from "./handed.ts";
 export { type NameAnswer, Resolver } from "./resolver.ts";
 export { Turns } from "./turns.ts";
-export { loadWithFiles, pamProblems, tlsFileProblems } from "./outside.ts";
+export { loadWithFiles, pamProblems, reloadProblems, tlsFileProblems } from "./outside.ts";
 export { HostFailure, type HostOptions, HostProcess, withOptions } from "./host_process.ts";

@@ -1,34 +1,53 @@
 // What is wrong with what the settings name outside of the configuration: files and words of TLS, found by making of
-// them what a worker would make, and letting go of it again; and PAM.
+// them what a worker would make, and letting go of it again; PAM; folders to write to, users and groups of the host.
 
+import { accessSync, constants, statSync } from "node:fs";
+import { dirname } from "node:path";
 import {
   clientTlsPlan,
   type Config,
+  failureText,
   loadConfig,
   type Loaded,
+  type LoadedFile,
+  type Problem,
   type ReadFile,
   readFromDisk,
   requiresTls,
   serverTlsPlan,
+  type SettingName,
   type Settings,
 } from "../config/mod.ts";
-import { openSslProblem, pamProblem, TlsContext, TlsError } from "../sys/mod.ts";
+import {
+  findGroup,
+  findUser,
+  openSslProblem,
+  pamProblem,
+  TlsContext,
+  TlsError,
+} from "../sys/mod.ts";
 
-/** Each names its setting. */
-export function tlsFileProblems(settings: Settings): string[] {
+interface Found {
+  readonly setting: string;
+  readonly message: string;
+}
+
+export function tlsFileProblems(settings: Settings): Found[] {
   const server = serverTlsPlan(settings);
   const mayDoWithout = !requiresTls(settings.serverTlsSslmode) && openSslProblem() !== null;
-  const problems: string[] = [];
+  const found: Found[] = [];
   for (const plan of [clientTlsPlan(settings), mayDoWithout ? null : server]) {
     if (plan === null) continue;
     try {
       new TlsContext(plan).free();
     } catch (error) {
       if (!(error instanceof TlsError)) throw error;
-      problems.push(error.message);
+      const { message, problems } = error;
+      const whole = [{ setting: `${plan.name}_sslmode`, message }];
+      found.push(...problems.length > 0 ? problems : whole);
     }
   }
-  return problems;
+  return found;
 }
 
 /** Whether logins are to be judged by PAM, and it is not there. */
@@ -38,16 +57,104 @@ export function pamProblems({ settings: { authType, pamConfigDir }, hba }: Confi
   return problem === null ? [] : [problem];
 }
 
-/** As loadConfig(), and with a look at what the settings name outside of the configuration. */
-export function loadWithFiles(path: string, readFile: ReadFile = readFromDisk): Loaded {
-  const loaded = loadConfig(path, readFile);
-  if (loaded.config === null) return loaded;
-  const problems = [...tlsFileProblems(loaded.config.settings), ...pamProblems(loaded.config)];
-  if (problems.length === 0) return loaded;
-  const { warnings } = loaded;
-  return {
-    config: null,
-    problems: problems.map((message) => ({ file: path, line: 0, message })),
-    warnings,
+/** Why nothing can be made in a folder, or null. */
+function folderProblem(path: string): string | null {
+  try {
+    if (!statSync(path).isDirectory()) return "it is no directory";
+    accessSync(path, constants.W_OK | constants.X_OK);
+    return null;
+  } catch (error) {
+    return isMissing(error) ? "no such directory" : failureText(error);
+  }
+}
+
+/** Why a file cannot be made, or null. */
+function newFileProblem(path: string): string | null {
+  const folder = dirname(path);
+  const problem = folderProblem(folder);
+  return problem === null ? null : `directory "${folder}": ${problem}`;
+}
+
+/** Why a file that is there, or one that can be made, cannot be written to; or null. */
+function writingProblem(path: string): string | null {
+  try {
+    if (statSync(path).isDirectory()) return "it is a directory";
+    accessSync(path, constants.W_OK);
+    return null;
+  } catch (error) {
+    return isMissing(error) ? newFileProblem(path) : failureText(error);
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return (error as { code?: unknown }).code === "ENOENT";
+}
+
+function logProblem({ logfile }: Settings): Found[] {
+  const problem = logfile === "" ? null : writingProblem(logfile);
+  return problem === null
+    ? []
+    : [{ setting: "logfile", message: `logfile "${logfile}": ${problem}` }];
+}
+
+/** What would keep a process from starting on this host; `user` is who it becomes whatever the file says. */
+function startProblems(settings: Settings, user: string | null): Found[] {
+  const { pidfile, unixSocketDir, unixSocketGroup } = settings;
+  const found: Found[] = [];
+  const add = (setting: SettingName, value: string, problem: string | null) => {
+    if (problem !== null) found.push({ setting, message: `${setting} "${value}": ${problem}` });
   };
+  if (pidfile !== "") add("pidfile", pidfile, newFileProblem(pidfile));
+  if (settings.user !== "" && user === null) {
+    add("user", settings.user, lookUp(findUser, settings.user));
+  }
+  if (!unixSocketDir.startsWith("/")) return found;
+  add("unix_socket_dir", unixSocketDir, folderProblem(unixSocketDir));
+  if (unixSocketGroup !== "") {
+    add("unix_socket_group", unixSocketGroup, lookUp(findGroup, unixSocketGroup));
+  }
+  return found;
+}
+
+function lookUp(find: (name: string) => unknown, name: string): string | null {
+  try {
+    return find(name) === null ? "this host has none of that name" : null;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+function placed(loaded: LoadedFile, found: readonly Found[]): Problem[] {
+  return found.map(({ setting, message }) => ({ ...loaded.placeOf(setting), message }));
+}
+
+/** What keeps settings from being taken that are read again, and that others do not fall back from. */
+export function reloadProblems(loaded: LoadedFile): readonly Problem[] {
+  const { settings, problems } = loaded;
+  return settings === null ? problems : [...problems, ...placed(loaded, logProblem(settings))];
+}
+
+/**
+ * As loadConfig(), and with a look at what the settings name outside of the configuration. `user`: who the process
+ * becomes whatever the file says.
+ */
+export function loadWithFiles(
+  path: string,
+  readFile: ReadFile = readFromDisk,
+  user: string | null = null,
+): Loaded {
+  const loaded = loadConfig(path, readFile);
+  const { config, settings, warnings } = loaded;
+  if (settings === null) return loaded;
+  const found = [
+    ...tlsFileProblems(settings),
+    ...logProblem(settings),
+    ...startProblems(settings, user),
+  ];
+  if (config !== null) {
+    const setting = settings.authType === "pam" ? "auth_type" : "auth_hba_file";
+    found.push(...pamProblems(config).map((message) => ({ setting, message })));
+  }
+  if (found.length === 0) return loaded;
+  return { config: null, problems: [...loaded.problems, ...placed(loaded, found)], warnings };
 }

@@ -163,6 +163,18 @@ let opened: OpenSsl | null = null;
 /** A context that cannot be made; the message names what is wrong, a setting for the most part. */
 export class TlsError extends Error {
   override readonly name = "TlsError";
+  /** All that is wrong, by settings, where settings are what is wrong; the message is the first one's. */
+  readonly problems: readonly TlsProblem[];
+
+  constructor(message: string, problems: readonly TlsProblem[] = []) {
+    super(message);
+    this.problems = problems;
+  }
+}
+
+export interface TlsProblem {
+  readonly setting: string;
+  readonly message: string;
 }
 
 /** What keeps TLS from being used at all, or null. */

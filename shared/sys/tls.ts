@@ -12,7 +12,7 @@ import type { Pointer } from "./foreign.ts";
 import { lastErrno } from "./libc.ts";
 import { NativeBuffer } from "./native_buffer.ts";
 import * as ossl from "./openssl.ts";
-import { cString, type OpenSsl, openSsl, takeError, TlsError } from "./openssl.ts";
+import { cString, type OpenSsl, openSsl, takeError, TlsError, type TlsProblem } from "./openssl.ts";
 import { EPOLLIN, EPOLLOUT } from "./reactor.ts";
 
 export const tlsVersions = ["tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3"] as const;
@@ -103,6 +103,7 @@ export class TlsContext {
   readonly endPoint: Uint8Array | null;
   readonly #lib: OpenSsl;
   readonly #context: Pointer;
+  readonly #problems: TlsProblem[] = [];
   #freed = false;
   #batch = 0;
   #steps = 0;
@@ -119,6 +120,8 @@ export class TlsContext {
     this.#context = context;
     try {
       this.#setUp();
+      const [problem] = this.#problems;
+      if (problem !== undefined) throw new TlsError(problem.message, this.#problems);
       const own = options.certFile === "" ? null : lib.SSL_CTX_get0_certificate(context);
       this.endPoint = own === null ? null : endPointOf(lib, own);
     } catch (error) {
@@ -201,18 +204,18 @@ export class TlsContext {
     this.#check(this.#control(ossl.SSL_CTRL_SET_MAX_PROTO_VERSION, highest), `${name}_protocols`);
     if (ciphers !== "") {
       const list = cString(ciphers);
-      const what = `${name}_ciphers "${ciphers}"`;
-      this.#check(lib.SSL_CTX_set_cipher_list(context, list.pointer), what);
+      const done = lib.SSL_CTX_set_cipher_list(context, list.pointer);
+      this.#check(done, `${name}_ciphers`, ciphers);
     }
     if (tls13Ciphers !== "") {
       const list = cString(tls13Ciphers);
-      const what = `${name.replace(/tls$/, "tls13")}_ciphers "${tls13Ciphers}"`;
-      this.#check(lib.SSL_CTX_set_ciphersuites(context, list.pointer), what);
+      const done = lib.SSL_CTX_set_ciphersuites(context, list.pointer);
+      this.#check(done, `${name.replace(/tls$/, "tls13")}_ciphers`, tls13Ciphers);
     }
     if (groups !== "") {
       const list = cString(groups);
-      const what = `${name}_ecdhcurve "${groups}"`;
-      this.#check(this.#control(ossl.SSL_CTRL_SET_GROUPS_LIST, 0, list.pointer), what);
+      const done = this.#control(ossl.SSL_CTRL_SET_GROUPS_LIST, 0, list.pointer);
+      this.#check(done, `${name}_ecdhcurve`, groups);
     }
     if (dh !== "none") this.#control(ossl.SSL_CTRL_SET_DH_AUTO, dh === "auto" ? 1 : 2);
     this.#loadOwn();
@@ -229,20 +232,20 @@ export class TlsContext {
     const { name, certFile, keyFile } = this.options;
     const lib = this.#lib;
     const context = this.#context;
-    if (certFile !== "") {
+    let isLoaded = certFile !== "";
+    if (isLoaded) {
       const path = cString(certFile);
       const done = lib.SSL_CTX_use_certificate_chain_file(context, path.pointer);
-      this.#check(done, `${name}_cert_file "${certFile}"`);
+      isLoaded = this.#check(done, `${name}_cert_file`, certFile);
     }
     if (keyFile === "") return;
-    const what = `${name}_key_file "${keyFile}"`;
+    const setting = `${name}_key_file`;
     lib.SSL_CTX_set_default_passwd_cb_userdata(context, noPassword.pointer);
     const path = cString(keyFile);
-    this.#check(
-      lib.SSL_CTX_use_PrivateKey_file(context, path.pointer, ossl.SSL_FILETYPE_PEM),
-      what,
-    );
-    this.#check(lib.SSL_CTX_check_private_key(context), what);
+    // With a certificate it says whether the two belong together.
+    const done = lib.SSL_CTX_use_PrivateKey_file(context, path.pointer, ossl.SSL_FILETYPE_PEM);
+    if (!this.#check(done, setting, keyFile) || !isLoaded) return;
+    this.#check(lib.SSL_CTX_check_private_key(context), setting, keyFile);
   }
 
   #loadAuthorities(): void {
@@ -250,13 +253,14 @@ export class TlsContext {
     const lib = this.#lib;
     const context = this.#context;
     if (caFile !== "") {
-      const what = `${name}_ca_file "${caFile}"`;
+      const setting = `${name}_ca_file`;
       const path = cString(caFile);
-      this.#check(lib.SSL_CTX_load_verify_locations(context, path.pointer, null), what);
-      if (role === "server") {
+      const done = lib.SSL_CTX_load_verify_locations(context, path.pointer, null);
+      if (this.#check(done, setting, caFile) && role === "server") {
         const names = lib.SSL_load_client_CA_file(path.pointer);
-        if (names === null) throw new TlsError(`${what}: ${takeError(lib)}`);
-        lib.SSL_CTX_set_client_CA_list(context, names);
+        if (this.#check(names === null ? 0 : 1, setting, caFile)) {
+          lib.SSL_CTX_set_client_CA_list(context, names as Pointer);
+        }
       }
     } else if (peer !== "unverified") {
       this.#check(lib.SSL_CTX_set_default_verify_paths(context), `${name}_ca_file`);
@@ -273,9 +277,15 @@ export class TlsContext {
     return this.#lib.SSL_CTX_ctrl(this.#context, command, long, pointer);
   }
 
-  #check(result: number, what: string): void {
-    if (result !== 1) throw new TlsError(`${what}: ${takeError(this.#lib) || "not usable"}`);
+  /** Whether a step has succeeded; notes what is wrong with its setting, so that all is found at once. */
+  #check(result: number, setting: string, value = ""): boolean {
+    if (result !== 1) {
+      const what = value === "" ? setting : `${setting} "${value}"`;
+      const message = `${what}: ${takeError(this.#lib) || "not usable"}`;
+      this.#problems.push({ setting, message });
+    }
     this.#lib.ERR_clear_error();
+    return result === 1;
   }
 }
 

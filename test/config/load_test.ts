@@ -364,7 +364,8 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
     "a = host=h pool_size=x",
     `error database "a": pool_size: "x" is not a whole number from 0 to 2147483647`,
   ],
-  ["a = host=,", `error database "a": host names no address`],
+  ["a = host=,", `error database "a": host: "," is not a list without empty items`],
+  ["a = host=h,,g", `error database "a": host: "h,,g" is not a list without empty items`],
   ["a = host=h port=1 port=2", `warning database "a": port stands twice, the last one wins`],
   [
     "a = host=h hots=g",
@@ -415,6 +416,22 @@ test("loadConfig() answers each entry with an error, a warning or nothing", () =
       ...warnings.map(({ message }) => `warning ${message}`),
     ];
     assert.equal(found, expected === "" ? [] : [expected], text);
+  }
+});
+
+test("loadConfig() refuses the peers that PgBouncer refuses", () => {
+  const peers: readonly (readonly [string, string])[] = [
+    ["65535 = host=x port=6432 pool_size=-1", ""],
+    ["a = host=x", `peer "a": its id is not a whole number from 1 to 65535`],
+    ["0 = host=x", `peer "0": its id is not a whole number from 1 to 65535`],
+    ["99999 = host=x", `peer "99999": its id is not a whole number from 1 to 65535`],
+    ["3 = port=1", `peer "3": it has no host`],
+    ["3 = host=x foo=1", `peer "3": unrecognized peer parameter: foo`],
+  ];
+  for (const [line, expected] of peers) {
+    const { problems } = load(iniWith("", `a = host=h\n[peers]\n${line}`));
+    const found = problems.map(({ line, message }) => `${line}: ${message}`);
+    assert.equal(found, expected === "" ? [] : [`4: ${expected}`], line);
   }
 });
 

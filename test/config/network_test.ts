@@ -1,6 +1,12 @@
 // Addresses and networks: which texts are one, and what is in what.
 
-import { addressBytes, contains, isInNetwork, parseNetwork } from "../../shared/config/network.ts";
+import {
+  addressBytes,
+  contains,
+  isInNetwork,
+  mayBeHost,
+  parseNetwork,
+} from "../../shared/config/network.ts";
 import { assert, suite } from "../support/harness.ts";
 
 const test = suite("network");
@@ -29,6 +35,15 @@ test("addressBytes() takes numeric addresses and nothing else", () => {
   }
   for (const text of ["12345::", "1:2:3:4:5:6:7:8:9", "::1/64", "[::1]", "::g", "1.2.3.4:5432"]) {
     assert.is(addressBytes(text), null, text);
+  }
+});
+
+test("mayBeHost() takes addresses and names, also those that nobody may have", () => {
+  for (const text of ["10.1.2.3", "127.1", "::", "fe80::1%eth0", "db_1.example", "localhost"]) {
+    assert.ok(mayBeHost(text), text);
+  }
+  for (const text of ["", "300.1.2.3", "1.2.3.4.5", "12345::", "[::1]", "a:1", "a b", "a/b"]) {
+    assert.not.ok(mayBeHost(text), text);
   }
 });
 

@@ -55,7 +55,10 @@ for (const command of ["pooler", "up"]) {
     const instance = await Instance.make({ logfile: "/nowhere/p.log" });
     const run = await instance.folder.run(command, "p.ini");
     assert.is(run.code, 1);
-    assert.match(run.stderr, /open logfile "\/nowhere\/p\.log": ENOENT/);
+    assert.match(
+      run.stderr,
+      /p\.ini:\d+: logfile "\/nowhere\/p\.log": directory "\/nowhere": no such directory/,
+    );
   });
 }
 
