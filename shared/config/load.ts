@@ -334,7 +334,8 @@ class Loader {
         continue;
       }
       this.#checkSupport(entry, `${what}: ${key}`, row, text, value.value);
-      values.set(key, value.value);
+      if (row.overrides !== undefined && value.value === -1) values.delete(key);
+      else values.set(key, value.value);
     }
     return values;
   }

@@ -147,7 +147,7 @@ export const settingsTable = [
   p("ignore_startup_parameters", "list", "", "G", "reload", "works", "Startup parameters that are accepted and dropped."),
   p("job_name", "string", "pgbouncer", "G", "start", "ignored", "Name of PgBouncer's Windows service.", WINDOWS_SERVICE),
   p("listen_addr", "list", "", "G", "start", "works", "Addresses to listen on for TCP; * is all, empty is no TCP."),
-  p("listen_backlog", "int", "128", "G", "start", "works", "Connections the kernel queues before they are accepted.", { min: 1 }),
+  p("listen_backlog", "int", "128", "G", "start", "works", "Connections the kernel queues before they are accepted."),
   p("listen_port", "int", "6432", "G", "start", "works", "TCP port, also a part of the unix socket's name.", { min: 1, max: 65535 }),
   p("log_connections", "bool", "1", "G", "reload", "works", "Whether logins are logged."),
   p("log_disconnections", "bool", "1", "G", "reload", "works", "Whether disconnections are logged, with their reason."),
@@ -156,12 +156,12 @@ export const settingsTable = [
   p("logfile", "string", "", "G", "reload", "works", "Log file, beside standard error; opened anew on RELOAD."),
   p("login_notify_message", "string", "", "G", "reload", "works", "Notice sent to a client after its login."),
   p("max_client_conn", "int", "100", "G", "reload", "works", "Client connections in all; the admin console is not counted."),
-  p("max_db_client_connections", "int", "0", "GD", "reload", "works", "Client connections per database; 0 is no limit."),
-  p("max_db_connections", "int", "0", "GD", "reload", "works", "Server connections per database over all its users; 0 is no limit."),
-  p("max_packet_size", "size", "2147483647", "G", "reload", "works", "Largest protocol message accepted from a client, in bytes.", { min: 1024 }),
+  p("max_db_client_connections", "int", "0", "GD", "reload", "works", "Client connections per database; 0, or -1, is no limit.", { min: -1 }),
+  p("max_db_connections", "int", "0", "GD", "reload", "works", "Server connections per database over all its users; 0, or -1, is no limit.", { min: -1 }),
+  p("max_packet_size", "size", "2147483647", "G", "reload", "works", "Largest protocol message accepted from a client, in bytes.", { min: 1024, max: 4294967295 }),
   p("max_prepared_statements", "int", "200", "G", "reload", "works", "Prepared statements kept on each server connection; 0 turns their tracking off."),
-  p("max_user_client_connections", "int", "0", "GU", "reload", "works", "Client connections per user; 0 is no limit."),
-  p("max_user_connections", "int", "0", "GU", "reload", "works", "Server connections per user over all databases; 0 is no limit."),
+  p("max_user_client_connections", "int", "0", "GU", "reload", "works", "Client connections per user; 0, or -1, is no limit.", { min: -1 }),
+  p("max_user_connections", "int", "0", "GU", "reload", "works", "Server connections per user over all databases; 0, or -1, is no limit.", { min: -1 }),
   p("min_pool_size", "int", "0", "GD", "reload", "works", "Server connections kept open in a pool that is in use."),
   p("peer_id", "int", "0", "G", "reload", "ignored", "Number of this process among [peers].", { max: 16383, instead: "workers find each other on the bus" }),
   p("pidfile", "string", "", "G", "start", "works", "File that the process id is written to; a running process in it keeps another one from starting."),
@@ -195,7 +195,7 @@ export const settingsTable = [
   p("server_tls_sslmode", sslMode, "prefer", "G", "reload", "works", "Whether servers may or must be spoken to by TLS; allow and prefer both mean: if the server has it."),
   p("service_name", "string", "pgbouncer", "G", "start", "ignored", "Other name of job_name.", WINDOWS_SERVICE),
   p("so_reuseport", "bool", "0", "G", "start", "works", "Whether processes share the listening port; workers always do."),
-  p("stats_period", "seconds", "60", "G", "reload", "works", "Seconds over which averages are made, and between two lines of statistics in the log.", { min: 1 }),
+  p("stats_period", "seconds", "60", "G", "reload", "works", "Seconds over which averages are made, and between two lines of statistics in the log. Differs: 0, which PgBouncer takes, is an error.", { min: 1 }),
   p("stats_users", "list", "", "G", "reload", "works", "Users who may use the SHOW commands of the admin console."),
   p("suspend_timeout", "seconds", "10", "G", "reload", "works", "Seconds SUSPEND waits for what is to be sent; then whoever does not take it is disconnected. 0 waits for ever."),
   p("syslog", "bool", "0", "G", "reload", "works", "Whether the log goes to syslog too."),
@@ -212,7 +212,7 @@ export const settingsTable = [
   p("transaction_timeout", "seconds", "0", "GU", "reload", "works", "Seconds a transaction may last before its client is disconnected; 0 is no limit."),
   p("unix_socket_dir", "string", "/tmp", "G", "start", "works", "Directory of the unix socket, @name is abstract, empty is none; also of servers without a host."),
   p("unix_socket_group", "string", "", "G", "start", "works", "Group of the unix socket, a name or a number; empty is the group of the process."),
-  p("unix_socket_mode", "octal", "0777", "G", "start", "works", "File mode of the unix socket, octal with a leading 0."),
+  p("unix_socket_mode", "octal", "0777", "G", "start", "works", "File mode of the unix socket, octal with a leading 0. Differs: without it PgBouncer reads a decimal number, so that its 700 is 01274, open to everybody; here that is an error."),
   p("user", "string", "", "G", "start", "works", "System user to become after start, when started as root."),
   p("verbose", "int", "0", "G", "reload", "works", "How much detail is logged; 0 is normal."),
 
@@ -343,7 +343,7 @@ function override(setting: SettingName, name: string = setting, extra: Extra = {
     name,
     kind: row.kind,
     support: row.support,
-    help: `Overrides ${setting}.`,
+    help: `Overrides ${setting}.${(extra.min ?? row.min) === -1 ? " -1 is as without it." : ""}`,
     default: row.default,
     overrides: setting,
     ...(row.min === undefined ? {} : { min: row.min }),
@@ -353,6 +353,9 @@ function override(setting: SettingName, name: string = setting, extra: Extra = {
     ...extra,
   };
 }
+
+/** -1 is what PgBouncer has for a key that is not there. */
+const NONE: Extra = { min: -1 };
 
 // deno-fmt-ignore
 export const databaseKeys: readonly EntryKey[] = [
@@ -364,10 +367,10 @@ export const databaseKeys: readonly EntryKey[] = [
   override("auth_user"),
   override("auth_query"),
   override("auth_dbname"),
-  override("default_pool_size", "pool_size"),
-  override("min_pool_size"),
-  override("reserve_pool_size"),
-  override("reserve_pool_size", "reserve_pool"),
+  override("default_pool_size", "pool_size", NONE),
+  override("min_pool_size", "min_pool_size", NONE),
+  override("reserve_pool_size", "reserve_pool_size", NONE),
+  override("reserve_pool_size", "reserve_pool", NONE),
   override("pool_mode"),
   own("connect_query", "string", "works", "Query run on each new server connection."),
   own("load_balance_hosts", loadBalance, "works", "Whether the hosts of a list are used in turn, one for each new connection, or the same one until a connection fails."),
@@ -388,8 +391,8 @@ export const databaseKeys: readonly EntryKey[] = [
 // deno-fmt-ignore
 export const userKeys: readonly EntryKey[] = [
   override("pool_mode"),
-  override("default_pool_size", "pool_size"),
-  override("reserve_pool_size"),
+  override("default_pool_size", "pool_size", NONE),
+  override("reserve_pool_size", "reserve_pool_size", NONE),
   override("max_user_connections"),
   override("max_user_client_connections"),
   override("query_timeout"),

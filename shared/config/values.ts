@@ -45,7 +45,8 @@ export interface Bounds {
 export type Parsed = { readonly value: Value } | { readonly wanted: string };
 
 const MAX_INT = 2_147_483_647;
-const MAX_SECONDS = 1_000_000_000;
+/** Some write a large number for "never". */
+const MAX_SECONDS = 1_000_000_000_000;
 
 const INTEGER = /^([+-]?)(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)$/i;
 const DECIMAL = /^\+?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?$/i;

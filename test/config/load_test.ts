@@ -181,7 +181,7 @@ nonsense
   assert.is(config, null);
   assert.equal(problems.map(problemText).sort(), [
     `main.ini:10: listen_port: "99999" is not a whole number from 1 to 65535`,
-    `main.ini:11: query_wait_timeout: "5min" is not a number of seconds, without a unit, from 0 to 1000000000`,
+    `main.ini:11: query_wait_timeout: "5min" is not a number of seconds, without a unit, from 0 to 1000000000000`,
     "main.ini:12: auth_type = hba needs an auth_hba_file",
     `main.ini:14: client_tls_protocols names no TLS versions: wanted versions from tlsv1.0 to tlsv1.3, or all, secure, legacy`,
     `main.ini:16: verbose: "1 ; more" is not a whole number from 0 to 2147483647, and comments have lines of their own`,
@@ -244,8 +244,8 @@ const verdicts: readonly (readonly [string, string])[] = [
   ],
   ["max_user_connections = 9", ""],
   [
-    "max_user_connections = -1",
-    `error max_user_connections: "-1" is not a whole number from 0 to 2147483647`,
+    "max_user_connections = -2",
+    `error max_user_connections: "-2" is not a whole number from -1 to 2147483647`,
   ],
   [
     "resolv_conf = /r",
@@ -277,7 +277,7 @@ const verdicts: readonly (readonly [string, string])[] = [
   ["budget_mode = leased\nbudget_lease = 2.5", ""],
   [
     "budget_lease = 0.5",
-    `error budget_lease: "0.5" is not a number of seconds, without a unit, from 1 to 1000000000`,
+    `error budget_lease: "0.5" is not a number of seconds, without a unit, from 1 to 1000000000000`,
   ],
   ["bus_url = tls://a\nbus_credentials = /c\nbus_tls_ca_file = /ca", ""],
   ["bus_url = tls://a\nbus_tls_cert_file = /c\nbus_tls_key_file = /k", ""],
@@ -324,7 +324,7 @@ const verdicts: readonly (readonly [string, string])[] = [
   [
     "drain_timeout = \x1b[2J",
     String
-      .raw`error drain_timeout: "\x1b[2J" is not a number of seconds, without a unit, from 0 to 1000000000`,
+      .raw`error drain_timeout: "\x1b[2J" is not a number of seconds, without a unit, from 0 to 1000000000000`,
   ],
 ];
 
@@ -362,7 +362,7 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
   ["a = host=h port=0", `error database "a": port: "0" is not a whole number from 1 to 65535`],
   [
     "a = host=h pool_size=x",
-    `error database "a": pool_size: "x" is not a whole number from 0 to 2147483647`,
+    `error database "a": pool_size: "x" is not a whole number from -1 to 2147483647`,
   ],
   ["a = host=,", `error database "a": host: "," is not a list without empty items`],
   ["a = host=h,,g", `error database "a": host: "h,,g" is not a list without empty items`],
@@ -417,6 +417,30 @@ test("loadConfig() answers each entry with an error, a warning or nothing", () =
     ];
     assert.equal(found, expected === "" ? [] : [expected], text);
   }
+});
+
+test("loadConfig() takes what PgBouncer takes for no limit, for ever and as without the key", () => {
+  const { settings, databases, users } = configOf(
+    iniWith(
+      "max_db_connections = -1\nmax_user_connections = -1\nmax_db_client_connections = -1\n" +
+        "max_user_client_connections = -1\nlisten_backlog = 0\nmax_packet_size = 4294967295\n" +
+        "server_lifetime = 99999999999",
+      "a = host=h pool_size=-1 min_pool_size=-1 reserve_pool=-1 max_db_connections=-1",
+    ) + "[users]\nu = pool_size=-1 reserve_pool_size=-1 max_user_connections=-1\n",
+  );
+  assert.is(settings.maxDbConnections, -1);
+  assert.is(settings.listenBacklog, 0);
+  assert.is(settings.maxPacketSize, 4294967295);
+  assert.is(settings.serverLifetimeMs, 99_999_999_999_000);
+  const { poolSize, minPoolSize, reservePoolSize, maxDbConnections } = databases.get("a")!;
+  assert.equal([poolSize, minPoolSize, reservePoolSize, maxDbConnections], [
+    null,
+    null,
+    null,
+    null,
+  ]);
+  const user = users.get("u")!;
+  assert.equal([user.poolSize, user.reservePoolSize, user.maxUserConnections], [null, null, null]);
 });
 
 test("loadConfig() refuses the peers that PgBouncer refuses", () => {

@@ -77,12 +77,12 @@ const bad: readonly (readonly [Kind, string, string])[] = [
   ["count_or_auto", "0", "auto or a whole number from 1 to 2147483647"],
   ["bool", "maybe", "0 or 1"],
   ["bool", "", "0 or 1"],
-  ["seconds", "5s", "a number of seconds, without a unit, from 0 to 1000000000"],
-  ["seconds", "-1", "a number of seconds, without a unit, from 0 to 1000000000"],
-  ["seconds", "inf", "a number of seconds, without a unit, from 0 to 1000000000"],
-  ["seconds", "nan", "a number of seconds, without a unit, from 0 to 1000000000"],
-  ["seconds", "1e300", "a number of seconds, without a unit, from 0 to 1000000000"],
-  ["seconds", ".", "a number of seconds, without a unit, from 0 to 1000000000"],
+  ["seconds", "5s", "a number of seconds, without a unit, from 0 to 1000000000000"],
+  ["seconds", "-1", "a number of seconds, without a unit, from 0 to 1000000000000"],
+  ["seconds", "inf", "a number of seconds, without a unit, from 0 to 1000000000000"],
+  ["seconds", "nan", "a number of seconds, without a unit, from 0 to 1000000000000"],
+  ["seconds", "1e300", "a number of seconds, without a unit, from 0 to 1000000000000"],
+  ["seconds", ".", "a number of seconds, without a unit, from 0 to 1000000000000"],
   ["milliseconds", "1.5", "a whole number of milliseconds from 0 to 2147483647"],
   ["octal", "777", "an octal number with a leading 0, like 0770"],
   ["octal", "0888", "an octal number with a leading 0, like 0770"],
@@ -107,7 +107,7 @@ test("parseValue() keeps the bounds of a setting when it has some", () => {
     wanted: "a whole number from 1 to 9",
   });
   assert.equal(parseValue("seconds", "0.5", { min: 1 }), {
-    wanted: "a number of seconds, without a unit, from 1 to 1000000000",
+    wanted: "a number of seconds, without a unit, from 1 to 1000000000000",
   });
   assert.equal(parseValue("ratio", "1.1", { max: 1 }), { wanted: "a number from 0 to 1" });
 });

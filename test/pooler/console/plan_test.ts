@@ -152,9 +152,13 @@ tests("planQuery() plans the commands that all workers carry out", () => {
     ["SUSPEND", "SUSPEND !command suspend"],
     ["WAIT_CLOSE shop", "WAIT_CLOSE !command wait_close shop"],
     ["KILL_CLIENT 17", "KILL_CLIENT !command kill_client 17"],
-    ["SET default_pool_size = 5", "SET !command set default_pool_size 5"],
-    ["SET Server_Reset_Query TO 'DISCARD ALL'", "SET !command set server_reset_query DISCARD ALL"],
-    ["SET stats_users = 'a, b'", "SET !command set stats_users a, b"],
+    ["SET default_pool_size = 5", "SET default_pool_size=5 !command set default_pool_size 5"],
+    [
+      "SET Server_Reset_Query TO 'DISCARD ALL'",
+      "SET server_reset_query=DISCARD ALL !command set server_reset_query DISCARD ALL",
+    ],
+    ["SET stats_users = 'a, b'", "SET stats_users=a, b !command set stats_users a, b"],
+    ["SET budget_auth = 'user=a'", "SET budget_auth !command set budget_auth user=a"],
   ];
   for (const [text, wanted] of rows) assert.is(shown(text), wanted, text);
   for (const text of ["KILL_CLIENT", "KILL_CLIENT 0", "KILL_CLIENT x1", "KILL_CLIENT -1"]) {
@@ -248,7 +252,10 @@ tests("planQuery() lets a statistics user see every other SHOW", () => {
 });
 
 tests("planQuery() tells an admin plainly what this version lacks", () => {
-  assert.is(shown("SHOW FDS"), "0A000 SHOW FDS is not available in this version");
+  assert.is(
+    shown("SHOW FDS"),
+    "0A000 SHOW FDS is not available: connections are not handed over to another process",
+  );
 });
 
 tests("SHOW HELP names every command", () => {

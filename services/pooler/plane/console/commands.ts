@@ -47,7 +47,7 @@ export type Access = "stats" | "admin";
 
 export interface Show {
   readonly access: Access;
-  /** null = not available in this version. */
+  /** null = not available. */
   readonly result:
     | {
       readonly columns: readonly ConsoleColumn[];
@@ -211,6 +211,6 @@ export function helpText(): string {
     "\tWAIT_CLOSE [<db>]",
     "\tSHUTDOWN",
     "\tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS",
-    "Not available in this version: SHOW FDS",
+    "Not available: SHOW FDS",
   ].join("\n");
 }

@@ -2,6 +2,7 @@
 // Invariant: the permission of every statement in the text is checked before anything else about it,
 // its arguments included.
 
+import { findSetting } from "../../../../shared/config/mod.ts";
 import type { Command } from "../../../../shared/console/mod.ts";
 import type { Refusal } from "../refusals.ts";
 import { allows, commandTable, helpText, sessionSettings, showTable } from "./commands.ts";
@@ -68,9 +69,12 @@ function invalid(text: string, hint?: string): Refusal {
   return hint === undefined ? { code: "08P01", message } : { code: "08P01", message, hint };
 }
 
-function notAvailable(command: string): Refusal {
-  return { code: "0A000", message: `${command} is not available in this version` };
-}
+/** Its rows are worth something only with the descriptors that PgBouncer sends along, and hold passwords. */
+const noDescriptors: Refusal = {
+  code: "0A000",
+  message: "SHOW FDS is not available: connections are not handed over to another process",
+  hint: "SHOW SOCKETS lists the same connections",
+};
 
 const utf8 = new TextEncoder();
 const tooLong = (text: string, most: number) => {
@@ -168,7 +172,7 @@ function planShow(argument: string, word: string, text: string): Plan | Refusal 
   }
   const show = showTable.get(name);
   if (show === undefined) return invalid(text);
-  if (show.result === null) return notAvailable(`SHOW ${name.toUpperCase()}`);
+  if (show.result === null) return noDescriptors;
   if (show.result === "help") {
     return plain("SHOW", { message: "Console usage", detail: helpText() });
   }
@@ -190,7 +194,10 @@ function planSet(statement: readonly Token[], text: string): Plan | Refusal {
     return badArguments;
   }
   if (sessionSettings.has(key.text.toLowerCase())) return plain("SET", { message: "SET ignored" });
-  return command("SET", { kind: "set", key: key.text.toLowerCase(), value });
+  const name = key.text.toLowerCase();
+  // As PgBouncer's; what is secret is not repeated.
+  const tag = findSetting(name)?.secret ? `SET ${name}` : `SET ${name}=${value}`;
+  return command(tag, { kind: "set", key: name, value });
 }
 
 function planShutdown(mode: string, text: string): Plan | Refusal {
