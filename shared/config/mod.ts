@@ -27,7 +27,7 @@ export { loadConfig } from "./load.ts";
 export type { Loaded, LoadedFile, SetValues } from "./load.ts";
 export { failureText, readFromDisk } from "./files.ts";
 export { mapsToUser, matchHba, PAM_SERVICE } from "./hba.ts";
-export type { HbaMethod, HbaRule } from "./hba.ts";
+export type { HbaMethod, HbaRule, IdentMaps } from "./hba.ts";
 export type { ReadFile } from "./files.ts";
 export { addressBytes, isInNetwork, parseNetwork } from "./network.ts";
 export { compilePattern } from "./pattern.ts";

@@ -44,6 +44,8 @@ const noSecret = new Uint8Array(0);
 export class ClientSession implements StreamOwner, Waiter {
   readonly plane: Plane;
   readonly stream: Stream;
+  /** The peer's. Asked for at once, since the kernel forgets it when the peer resets the connection. */
+  readonly address: SocketAddress;
   readonly id: number;
   readonly connectedAt: number;
   /** Set until the login is over. */
@@ -93,7 +95,6 @@ export class ClientSession implements StreamOwner, Waiter {
   idleSince = 0;
   /** Without a server its messages are skipped up to a Sync, as a server does after an error. */
   skipsToSync = false;
-  #address: SocketAddress | null = null;
 
   // The pool's queue, or that of its group.
   queued = false;
@@ -135,6 +136,7 @@ export class ClientSession implements StreamOwner, Waiter {
     this.defaults = this.parameters.values;
     this.login = new ClientLogin(this, unixSocket);
     this.stream = new Stream(plane.reactor, fd, this);
+    this.address = addressOf(fd);
   }
 
   /** Where the server's bytes go: nowhere once the client has said good-bye. */
@@ -154,11 +156,6 @@ export class ClientSession implements StreamOwner, Waiter {
   /** Bytes of input that are kept here. */
   get buffered(): number {
     return (this.#input?.length ?? 0) + (this.#tail?.length ?? 0) + (this.#gather?.filled ?? 0);
-  }
-
-  /** The peer's. Remembered, since the kernel forgets it when the peer resets the connection. */
-  get address(): SocketAddress {
-    return this.#address ??= addressOf(this.stream.fd);
   }
 
   /** It has what it has asked for. */
@@ -760,8 +757,9 @@ export class ClientSession implements StreamOwner, Waiter {
     if (this.plane.cancels.requesters.has(this)) return this.close(refusal.message);
     const isMute = this.#leaving || (this.tunnel ?? this.server)?.isMidMessage;
     if (!isMute) this.stream.sendBytes(fatal(refusal));
-    this.closeAfterFlush(refusal.message);
-    this.plane.logRefusal(this, refusal.message);
+    const logged = refusal.logged ?? refusal.message;
+    this.closeAfterFlush(logged);
+    this.plane.logRefusal(this, logged);
   }
 
   closeAfterFlush(reason: string): void {

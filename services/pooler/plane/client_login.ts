@@ -8,7 +8,6 @@ import {
   type DatabaseConfig,
   type HbaRule,
   lookupDatabase,
-  mapsToUser,
   matchHba,
   poolModeFor,
 } from "../../../shared/config/mod.ts";
@@ -43,8 +42,10 @@ import type { ClientGate } from "./client_gate.ts";
 import type { ClientSession } from "./client.ts";
 import { consoleGreeting, ConsoleSession } from "./console_session.ts";
 import { Credential } from "./credentials.ts";
-import { clientLabel, loginAttemptText } from "./log_lines.ts";
+import { badHeaderText, clientLabel, loginAttemptText } from "./log_lines.ts";
+import { certificateProblem, peerProblem } from "./identities.ts";
 import type { Entrant } from "./entrance.ts";
+import { initialRefusal, saslInitial, withoutZero } from "./login_messages.ts";
 import type { ParameterSet } from "./parameters.ts";
 import { isConsole, type Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -60,7 +61,6 @@ const passwordMax = 16 * 1024;
 const ownerName = "pgbouncer";
 /** How long a login waits for a server to try what the client asks for. */
 const trialMs = 3000;
-const lossy = new TextDecoder();
 const no = Uint8Array.of(0x4e);
 const yes = Uint8Array.of(0x53);
 const tlsHandshake = 0x16;
@@ -148,7 +148,8 @@ export class ClientLogin implements Entrant {
         const length = readInt32(bytes, at);
         const problem = initialPacketLengthProblem(length);
         if (problem !== null) {
-          this.#refuse({ code: "08P01", message: problem });
+          const logged = badHeaderText(bytes, at, end);
+          this.#refuse({ code: "08P01", message: problem, logged });
           return end;
         }
         if (end - at < length) return at;
@@ -192,7 +193,7 @@ export class ClientLogin implements Entrant {
       case "problem":
         // Nobody who sends a cancel request is ever answered.
         if (isCancelRequest(bytes, at)) this.#client.close(packet.message);
-        else this.#refuse({ code: packet.sqlstate, message: packet.message });
+        else this.#refuse(initialRefusal(packet, bytes, at));
         return;
       case "ssl":
       case "gss": {
@@ -239,6 +240,8 @@ export class ClientLogin implements Entrant {
     const client = this.#client;
     const step = this.#step;
     if (problem !== "") {
+      const line = `TLS handshake error: handshake failed: ${problem}`;
+      client.plane.control.log("warning", `${clientLabel(client)} ${line}`);
       client.closeAfterFlush(`TLS handshake failed: ${problem}`);
     } else if (step.at === "initial" && !step.ssl && client.stream.tls?.hasAlpn !== true) {
       // Without it a browser could be made to speak to a database.
@@ -425,9 +428,13 @@ export class ClientLogin implements Entrant {
         this.#checkPeer(credential);
         return;
       case "cert": {
-        const name = this.#client.stream.tls?.peerName ?? null;
-        if (credential !== null && name !== null && this.#isMapped(name)) this.#proven();
-        else this.#refuse(refusals.certFailed);
+        const { stream: { tls } } = this.#client;
+        const { identMaps } = plane.config;
+        if (credential === null) this.#refuse(refusals.certFailed);
+        else {this.#judgeName(
+            certificateProblem(tls, identMaps, this.#map, user),
+            refusals.certFailed,
+          );}
         return;
       }
       case "plain":
@@ -474,10 +481,16 @@ export class ClientLogin implements Entrant {
     }
   }
 
-  /** Whether a system user, or the name of a certificate, may be the user that is asked for. */
-  #isMapped(name: string): boolean {
-    const { plane, user } = this.#client;
-    return mapsToUser(plane.config.identMaps, this.#rule?.map ?? null, name, user);
+  /** The map of names that the rule names. */
+  get #map(): string | null {
+    return this.#rule?.map ?? null;
+  }
+
+  #judgeName(problem: string | null, refusal: Refusal): void {
+    if (problem === null) return this.#proven();
+    const client = this.#client;
+    if (problem !== "") client.plane.control.log("error", `${clientLabel(client)} ${problem}`);
+    this.#refuse(refusal);
   }
 
   #checkPeer(credential: Credential | null): void {
@@ -489,8 +502,9 @@ export class ClientLogin implements Entrant {
     this.#later((done) => {
       this.#client.plane.control.userName(uid, (name) => {
         done(() => {
-          if (name !== null && this.#isMapped(name)) this.#proven();
-          else this.#refuse(refusals.peerFailed);
+          const { plane, user } = this.#client;
+          const problem = peerProblem(name, plane.config.identMaps, this.#map, user);
+          this.#judgeName(problem, refusals.peerFailed);
         });
       });
     });
@@ -772,23 +786,9 @@ export class ClientLogin implements Entrant {
   }
 }
 
-function withoutZero(body: Uint8Array): Uint8Array {
-  return body[body.length - 1] === 0 ? body.subarray(0, body.length - 1) : body;
-}
-
 /** PostgreSQL would end servers that wait for work, and the client would not notice. */
 function endsIdleSessions(parameters: ParameterSet): boolean {
   return parameters.extras.some(([name, value]) =>
     name.toLowerCase() === "idle_session_timeout" && parseFloat(value) !== 0
   );
-}
-
-function saslInitial(body: Uint8Array): { mechanism: string; data: Uint8Array } | null {
-  const zero = body.indexOf(0);
-  if (zero < 0 || body.length - zero - 1 < 4) return null;
-  const length = readInt32(body, zero + 1);
-  const data = body.slice(zero + 5);
-  // -1 (no initial response) is of no use with SCRAM: the client speaks first.
-  if (length !== data.length) return null;
-  return { mechanism: lossy.decode(body.slice(0, zero)), data };
 }

@@ -1,6 +1,7 @@
 // The log lines about clients and servers, in PgBouncer's words: people and programs watch for them. Texts only;
 // whether a line is written, and where, is the plane's.
 
+import { Buffer } from "node:buffer";
 import { CONSOLE_DATABASE, lookupDatabase } from "../../../shared/config/mod.ts";
 import {
   Errno,
@@ -58,6 +59,12 @@ export function newServerText({ address, stream }: ServerConnection): string {
   if (isSocketDir(address)) return "new connection to server";
   const { host, port }: SocketAddress = localAddress(stream.fd);
   return `new connection to server (from ${addressText(host, port)})`;
+}
+
+/** An initial packet of which the first bytes tell that it is none. */
+export function badHeaderText(bytes: Uint8Array, at: number, end: number): string {
+  const header = bytes.subarray(at, Math.min(end, at + 8));
+  return `bad packet header: '${Buffer.from(header).toString("hex")}'`;
 }
 
 /** Why a client is gone whose socket has ended (0) or failed (-errno). */

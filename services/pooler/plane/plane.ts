@@ -678,8 +678,12 @@ export class Plane {
     this.control.log("warning", `${clientLabel(client)} pooler error: ${message}`);
   }
 
-  logServer(server: ServerConnection, what: string): void {
-    this.control.log("warning", `${serverLabel(server)} ${what}`);
+  logServer(
+    server: ServerConnection,
+    what: string,
+    level: "warning" | "error" = "warning",
+  ): void {
+    this.control.log(level, `${serverLabel(server)} ${what}`);
   }
 
   logNewServer(server: ServerConnection): void {

@@ -9,6 +9,8 @@ export interface Refusal {
   readonly message: string;
   readonly detail?: string;
   readonly hint?: string;
+  /** What the log says instead of the message: PgBouncer's words, where the client is told more. */
+  readonly logged?: string;
 }
 
 const closeStatements =

@@ -23,6 +23,7 @@ import {
   scramSha256Plus,
   startupPacket,
 } from "../../../shared/wire/mod.ts";
+import type { Credential } from "./credentials.ts";
 import type { LoginGate } from "./login_gates.ts";
 import { failureOf } from "./login_retry.ts";
 import type { Refusal } from "./refusals.ts";
@@ -135,7 +136,7 @@ export class ServerLogin {
     if (!this.#ended) {
       server.plane.logServer(server, `server login failed: FATAL ${failure.message}`);
     }
-    this.failWith(failure, "login failed");
+    this.failWith(failure);
   }
 
   failWith(failure: Refusal, reason = failure.message): void {
@@ -213,13 +214,15 @@ export class ServerLogin {
         this.#authenticated = true;
         return;
       case "cleartext":
-        if (password === null) return this.fail("28P01", "wrong password type");
+        if (password === null) return this.#cannotAnswer();
         return this.#send(passwordMessage(password));
       case "md5": {
         const secret = password === null
           ? credential?.md5 ?? null
           : md5Secret(this.#server.pool.user, password);
-        if (secret === null) return this.fail("28P01", "wrong password type");
+        if (secret === null) {
+          return this.#cannotAnswer("cannot do MD5 authentication: wrong password type");
+        }
         return this.#send(passwordMessage(md5Response(secret, request.salt)));
       }
       case "sasl":
@@ -230,7 +233,7 @@ export class ServerLogin {
           );
         }
         if (password === null && (credential?.scramKeys ?? null) === null) {
-          return this.fail("28P01", "wrong password type");
+          return this.#cannotAnswer(scramProblem(credential));
         }
         this.#scram = new ScramClientExchange({
           channelBinding: this.#binding(request.mechanisms),
@@ -249,6 +252,14 @@ export class ServerLogin {
       case "problem":
         return this.fail("08006", request.message);
     }
+  }
+
+  /** What is known of the user proves nothing to this server; `why` as PgBouncer logs it. */
+  #cannotAnswer(why = ""): void {
+    const server = this.#server;
+    if (why !== "" && !this.#ended) server.plane.logServer(server, why, "error");
+    const message = "server login failed: wrong password type";
+    this.failWith({ code: "28P01", message }, "failed to answer authreq");
   }
 
   #offersScram(mechanisms: readonly string[]): boolean {
@@ -282,12 +293,19 @@ export class ServerLogin {
       return;
     }
     const keys = credential?.scramKeys ?? null;
-    if (keys === null) return this.fail("28P01", "wrong password type");
+    if (keys === null) return this.#cannotAnswer(scramProblem(credential));
     if (!credential?.isFor(challenge)) {
       return this.fail("28P01", "the server has another SCRAM secret than the one of the client");
     }
     this.#send(saslResponse(scram.proofFromKeys(keys)));
   }
+}
+
+function scramProblem(credential: Credential | null): string {
+  const why = credential?.hasScram
+    ? "password is SCRAM secret but client authentication did not provide SCRAM keys"
+    : "wrong password type";
+  return `cannot do SCRAM authentication: ${why}`;
 }
 
 /** The key that cancels what a server runs; the last one counts. False if it is damaged. */

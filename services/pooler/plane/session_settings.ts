@@ -237,6 +237,19 @@ export class SessionSettings implements ServerParameters {
     client.awaitsSync = false;
     const { code, hint } = failure;
     const message = failure.message || "var change failed";
-    client.fail(hint === "" ? { code, message } : { code, message, hint });
+    const logged = unsupportedText(client, failure);
+    client.fail({
+      code,
+      message,
+      ...(hint === "" ? {} : { hint }),
+      ...(logged === "" ? {} : { logged }),
+    });
   }
+}
+
+/** A startup parameter that PostgreSQL does not know, in PgBouncer's words; "" if it is something else. */
+function unsupportedText({ login, parameters }: ClientSession, failure: ParsedError): string {
+  if (login === null || failure.code !== "42704") return "";
+  const unknown = parameters.extras.find(([name]) => failure.message.includes(`"${name}"`));
+  return unknown === undefined ? "" : `unsupported startup parameter: ${unknown[0]}`;
 }
