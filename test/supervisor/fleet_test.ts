@@ -141,7 +141,7 @@ test("heard() keeps a worker; one that is silent for long is ended and another t
 // A host that was asked to stop while it ended a hung worker waited for that one as long as others may drain.
 test("drain() gives no more time to a worker that is being ended", () =>
   withRig(
-    new Rig({}, { times: { readyMs: 20_000, drainMs: 60_000, quitMs: 1000, silentMs: 300 } }),
+    new Rig({}, { times: { readyMs: 20_000, drainMs: 60_000, quitMs: 1000, silentMs: 2000 } }),
     async (rig) => {
       await rig.fleet.start();
       const workers = rig.workers();
