@@ -158,7 +158,7 @@ test("drain() gives no more time to a worker that is being ended", () =>
 // hung when it went on: it had heard none of them meanwhile.
 test("silence counts only while the supervisor itself runs", () =>
   withRig(
-    new Rig({}, { times: { readyMs: 20_000, drainMs: 20_000, quitMs: 200, silentMs: 800 } }),
+    new Rig({}, { times: { readyMs: 20_000, drainMs: 20_000, quitMs: 200, silentMs: 2000 } }),
     async (rig) => {
       await rig.fleet.start();
       const [one, two] = rig.workers() as [FakeWorker, FakeWorker];
@@ -168,7 +168,7 @@ test("silence counts only while the supervisor itself runs", () =>
       };
       const speaks = setInterval(() => setImmediate(speak), 50);
       for (let stalls = 0; stalls < 2; stalls++) {
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1200);
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2600);
         await new Promise((resolve) => setTimeout(resolve, 100));
       }
       clearInterval(speaks);
@@ -321,15 +321,15 @@ test("a crash loop makes the fleet give up and say why", () =>
   }));
 
 test("a replacement that does not get ready is ended and counts as a death", () => {
-  const times = { readyMs: 1500, drainMs: 1000, quitMs: 5000, silentMs: 60_000 };
+  const times = { readyMs: 5000, drainMs: 1000, quitMs: 5000, silentMs: 60_000 };
   return withRig(new Rig({}, { count: 1, times }), async (rig) => {
     await rig.fleet.start();
     rig.setMode("mode", "silent");
     signal(rig.workers()[0]!.pid, "SIGKILL");
     await until("a late worker", () => rig.log.some((line) => line.includes("is not ready after")));
     rig.setMode("mode", "ready");
-    await until("a good worker", () => rig.alive().some((worker) => worker.workerId === 3));
-    assert.match(rig.log.join(""), /worker 2 is not ready after 1\.5 s, ending it/);
+    await until("a good worker", () => rig.alive().some((worker) => worker.workerId > 2));
+    assert.match(rig.log.join(""), /worker 2 is not ready after 5(\.0)? s, ending it/);
   });
 });
 
