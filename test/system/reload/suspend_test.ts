@@ -73,7 +73,7 @@ tests("nothing is read until RESUME, which goes on where all stopped", async () 
   ];
   await idle.query("SELECT 1");
   await inside.query("BEGIN");
-  const sleep = "SELECT pg_sleep(0.4)";
+  const sleep = "SELECT pg_sleep(2.5)";
   busy.send(f.Q(sleep));
   await until("it to run", async () => (await running(sleep)).length === 1);
   assert.is(await state(boss), "active");
@@ -112,7 +112,7 @@ tests("who waits for a server is served first", async () => {
     await open(pgweir, app),
     await open(pgweir, admin),
   ];
-  busy.send(f.Q("SELECT pg_sleep(0.4)"));
+  busy.send(f.Q("SELECT pg_sleep(1.5)"));
   await until("it to run", async () => await clientsIn(boss, "active") === 1);
   waiter.send(f.Q("SELECT 2"));
   await until("it to wait", async () => await clientsIn(boss, "waiting") === 1);
