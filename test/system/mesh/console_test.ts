@@ -57,8 +57,12 @@ const backends = async () => (await postgres.backends()).length;
 
 tests.before(async () => {
   await mesh.start();
-  // They know of each other from what they say of themselves, once a second.
-  await until("all workers", () => presence.ready().length === 4, 30_000);
+  // They know of each other from what they say of themselves, once a second: when all are up and have said it again,
+  // all have heard all.
+  for (let words = 0; words < 3; words++) {
+    presence.workers.clear();
+    await until("a word of all workers", () => presence.ready().length === 4, 30_000);
+  }
 });
 
 tests.after.each(() => {
