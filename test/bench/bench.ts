@@ -14,7 +14,7 @@ import {
 } from "./contenders.ts";
 import { measure, measureIdle, type Tools } from "./measure.ts";
 import type { BenchOptions, ContenderName } from "./options.ts";
-import { launch, type Programs, tail, unprivilegedUser } from "./programs.ts";
+import { fillDatabase, type Programs, unprivilegedUser } from "./programs.ts";
 import {
   type BenchResult,
   type Cell,
@@ -109,15 +109,7 @@ export class Bench {
       },
     });
     await server.query(`CREATE DATABASE ${POOLED_DATABASE}`);
-    const address = ["-h", server.host, "-p", String(server.port), "-U", this.#tools.user];
-    const load = await launch([
-      this.#tools.pgbench.path,
-      ...[...address, "-i", "-q", "-s", String(SCALE), POOLED_DATABASE],
-    ]);
-    const end = await load.ended(120_000);
-    if (end.code !== 0) {
-      throw new Error(`fill the database: pgbench ended with ${end.code}:\n${tail(load)}`);
-    }
+    await fillDatabase(this.#tools.pgbench.path, server, SCALE, POOLED_DATABASE);
     const [row] = await server.query("SHOW server_version");
     this.#serverVersion = String(row?.["server_version"]).split(" ", 1)[0] as string;
     return server;

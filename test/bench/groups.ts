@@ -22,7 +22,7 @@ import { type Pgweir, startPgweir } from "../support/pgweir.ts";
 import { type Postgres, startPostgres } from "../support/postgres.ts";
 import { RawClient } from "../support/raw_client.ts";
 import { parsePgbenchOutput } from "./pgbench_output.ts";
-import { describeMachine, launch, tail } from "./programs.ts";
+import { describeMachine, fillDatabase, launch, tail } from "./programs.ts";
 import { renderTable } from "./report.ts";
 import { median, medianRatio, quantile } from "./stats.ts";
 import { readUsage, usedCpuSeconds } from "./usage.ts";
@@ -200,11 +200,7 @@ if (options === null) {
 }
 console.log(JSON.stringify(describeMachine()));
 const postgres = await startPostgres({});
-const init = await launch([
-  findProgram("pgbench")!,
-  ...["-h", "127.0.0.1", "-p", String(postgres.port), "-U", "postgres", "-i", "-q", "postgres"],
-]);
-await init.ended(60_000);
+await fillDatabase(findProgram("pgbench")!, postgres, 1, "postgres");
 const workers = new Map([
   [WITHOUT, await startWorker(postgres, options)],
   ["without groups, a server for each", await startWorker(postgres, options, 40)],

@@ -19,7 +19,7 @@ import { findProgram } from "../support/needs.ts";
 import { type Pgweir, startPgweir } from "../support/pgweir.ts";
 import { type Postgres, startPostgres } from "../support/postgres.ts";
 import { parsePgbenchOutput } from "./pgbench_output.ts";
-import { describeMachine, launch, tail } from "./programs.ts";
+import { describeMachine, fillDatabase, launch, tail } from "./programs.ts";
 import { renderTable } from "./report.ts";
 import { median, medianRatio } from "./stats.ts";
 
@@ -159,11 +159,7 @@ if (options === null) {
 }
 console.log(JSON.stringify(describeMachine()));
 const postgres = await startPostgres({});
-const init = await launch([
-  findProgram("pgbench")!,
-  ...["-h", "127.0.0.1", "-p", String(postgres.port), "-U", "postgres", "-i", "-q", "postgres"],
-]);
-await init.ended(60_000);
+await fillDatabase(findProgram("pgbench")!, postgres, 1, "postgres");
 await skew(postgres, options);
 await bus(postgres, options);
 await postgres.stop("immediate");

@@ -31,7 +31,7 @@ import { type Postgres, startPostgres } from "../support/postgres.ts";
 import { childrenOf, commandLine, threadCpuSeconds } from "../support/processes.ts";
 import { freePort, tempDir } from "../support/temp.ts";
 import { parsePgbenchOutput, summariseLatencies } from "./pgbench_output.ts";
-import { describeMachine, findPgbench, launch, tail } from "./programs.ts";
+import { describeMachine, fillDatabase, findPgbench, launch, tail } from "./programs.ts";
 import { groupThousands, renderTable } from "./report.ts";
 import { median, medianRatio } from "./stats.ts";
 import { otherShare, readMachineUsage, readUsage, usedCpuSeconds } from "./usage.ts";
@@ -324,13 +324,7 @@ async function main(): Promise<void> {
   if (options === null) return console.log(USAGE);
   const machine = describeMachine();
   server = await startPostgres({ settings: { max_connections: "200", shared_buffers: "256MB" } });
-  const load = await launch([
-    pgbench,
-    ...["-h", server.host, "-p", String(server.port), "-U", "postgres", "-i", "-q", "-s", "10"],
-    "postgres",
-  ]);
-  const end = await load.ended(120_000);
-  if (end.code !== 0) throw new Error(`fill the database: pgbench said\n${tail(load)}`);
+  await fillDatabase(pgbench, server, 10, "postgres");
   const cost: string[][] = [];
   const overload: string[][] = [];
   try {

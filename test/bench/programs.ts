@@ -132,6 +132,23 @@ export function launch(
 }
 
 /** Throws, with the end of its output, when a process that should run is no more. */
+/** Fills a database with pgbench's tables, a scale of 1 being 100,000 accounts. */
+export async function fillDatabase(
+  pgbench: string,
+  server: { readonly host: string; readonly port: number },
+  scale: number,
+  database: string,
+): Promise<void> {
+  const load = await launch([
+    ...[pgbench, "-h", server.host, "-p", String(server.port), "-U", "postgres"],
+    ...["-i", "-q", "-s", String(scale), database],
+  ]);
+  const end = await load.ended(120_000);
+  if (end.code !== 0) {
+    throw new Error(`fill the database: pgbench ended with ${end.code}:\n${tail(load)}`);
+  }
+}
+
 export function assertRunning(what: string, child: ManagedProcess): void {
   if (child.running) return;
   throw new Error(`keep ${what} running: it ended; its output:\n${tail(child)}`);

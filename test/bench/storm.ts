@@ -33,6 +33,7 @@ import { type LatencySummary, summariseLatencies } from "./pgbench_output.ts";
 import {
   assertRunning,
   describeMachine,
+  fillDatabase,
   findPrograms,
   launch,
   type Programs,
@@ -191,13 +192,7 @@ async function main(options: Options): Promise<number> {
   const machine = describeMachine();
   const postgres = await startPostgres({ settings: { max_connections: "200" } });
   await postgres.query(`CREATE DATABASE ${POOLED_DATABASE}`);
-  const load = await launch([
-    programs.pgbench.path,
-    ...["-h", postgres.host, "-p", String(postgres.port), "-U", user, "-i", "-q", "-s", "1"],
-    POOLED_DATABASE,
-  ]);
-  const filled = await load.ended(60_000);
-  if (filled.code !== 0) throw new Error(`fill the database:\n${tail(load)}`);
+  await fillDatabase(programs.pgbench.path, postgres, 1, POOLED_DATABASE);
   const salt = new Uint8Array(16).fill(1);
   const salted = await saltedPassword(password, salt, 4096);
   const contenders: Contender[] = [];

@@ -1,5 +1,6 @@
-// Configurations in memory for tests of the monitor.
+// Configurations in memory, and what workers say of themselves, for tests of the monitor.
 
+import type { Presence } from "../../shared/bus/mod.ts";
 import { type Config, loadConfig } from "../../shared/config/mod.ts";
 
 /** `settings` are lines of [pgbouncer], `databases` lines of [databases]. */
@@ -8,4 +9,22 @@ export function configWith(settings = "", databases = "shop = host=127.0.0.1"): 
   const { config, problems } = loadConfig("main.ini", () => text);
   if (config === null) throw new Error(problems.map(({ message }) => message).join("\n"));
   return config;
+}
+
+export function presence(pid: number, change: Partial<Presence> = {}): Presence {
+  return {
+    id: pid,
+    incarnation: 1,
+    host: "h",
+    boot: "",
+    pid,
+    state: "ready",
+    addresses: [],
+    clients: 0,
+    servers: 0,
+    configMark: "",
+    runtime: "",
+    supervisor: "supervisor-1",
+    ...change,
+  };
 }

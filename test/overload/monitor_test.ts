@@ -20,6 +20,7 @@ import { assert, suite, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
 import { threadCpuSeconds } from "../support/processes.ts";
 import { tempDir } from "../support/temp.ts";
+import { presence } from "./fixtures.ts";
 
 const cli = resolve(import.meta.dirname!, "../../services/cli.ts");
 const supervisor = "supervisor-t";
@@ -94,20 +95,7 @@ async function startHogs(): Promise<ManagedProcess[]> {
   );
   const announce = () => {
     for (const [index, { pid }] of hogs.entries()) {
-      bus.publish(bus.subjects.presence(index), {
-        id: index,
-        incarnation: 1,
-        host: "h",
-        boot: "",
-        pid,
-        state: "ready",
-        addresses: [],
-        clients: 0,
-        servers: 0,
-        configMark: "",
-        runtime: "",
-        supervisor,
-      });
+      bus.publish(bus.subjects.presence(index), presence(pid, { id: index, supervisor }));
     }
   };
   const timer = setInterval(announce, 100);

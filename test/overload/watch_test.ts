@@ -7,28 +7,10 @@ import {
   type PostmasterHints,
 } from "../../services/overload/postmaster.ts";
 import { WorkerWatch } from "../../services/overload/worker_watch.ts";
-import type { Presence } from "../../shared/bus/mod.ts";
 import { assert, suite } from "../support/harness.ts";
+import { presence } from "./fixtures.ts";
 
 const tests = suite("watched processes");
-
-function presence(pid: number, change: Partial<Presence> = {}): Presence {
-  return {
-    id: pid,
-    incarnation: 1,
-    host: "h",
-    boot: "",
-    pid,
-    state: "ready",
-    addresses: [],
-    clients: 0,
-    servers: 0,
-    configMark: "",
-    runtime: "",
-    supervisor: "supervisor-1",
-    ...change,
-  };
-}
 
 tests("WorkerWatch knows the workers of its supervisor until they go or are silent", () => {
   const watch = new WorkerWatch("supervisor-1");

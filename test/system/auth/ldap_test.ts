@@ -7,11 +7,12 @@ import { join } from "node:path";
 import { CertificateAuthority } from "../../support/certificates.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
-import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
-import { RawClient, ServerError } from "../../support/raw_client.ts";
+import { RawClient } from "../../support/raw_client.ts";
 import { READER, startSlapd, SUFFIX } from "../../support/slapd.ts";
 import { freePort, tempDir } from "../../support/temp.ts";
+import { loginEnd } from "./support.ts";
 
 needs("postgresql", "openssl", "slapd");
 
@@ -99,23 +100,6 @@ tests.after(async () => {
   await slapd.stop();
   await postgres.stop("immediate");
 });
-
-async function login(
-  target: Pgweir,
-  database: string,
-  user: string,
-  password: string,
-): Promise<string> {
-  try {
-    const client = await RawClient.login(target, { user, database, password });
-    const [row] = await client.query("SELECT current_user");
-    await client.end();
-    return row![0] === user ? "in" : `in as ${row![0]}`;
-  } catch (error) {
-    if (!(error instanceof ServerError)) throw error;
-    return `${error.code} ${error.fields.message}`;
-  }
-}
 
 const refused = "28000 LDAP authentication failed";
 const failed = `LDAP login failed for user`;
@@ -206,7 +190,7 @@ for (const [database, user, password, end, log] of rows) {
   const how = password === RIGHT ? "right" : password === WRONG ? "wrong" : "empty";
   tests(`${database}: "${user}" with the ${how} password`, async () => {
     const before = pooler.log().length;
-    assert.is(await login(pooler, database, user, password), end);
+    assert.is(await loginEnd(pooler, database, user, password), end);
     if (log === undefined) return;
     const said = () => pooler.log().slice(before);
     await until(`the log to have ${log}`, () => said().includes(log));
@@ -217,10 +201,10 @@ for (const [database, user, password, end, log] of rows) {
 }
 
 tests("auth_ldap_options: nobody need be in the auth_file, and each reload counts", async () => {
-  assert.is(await login(whole, "shop", "ann", RIGHT), "in");
-  assert.is(await login(whole, "shop", "ann", WRONG), refused);
-  assert.is(await login(whole, "nowhere", "ann", WRONG), refused);
-  assert.is(await login(whole, "nowhere", "ann", RIGHT), "3D000 no such database: nowhere");
+  assert.is(await loginEnd(whole, "shop", "ann", RIGHT), "in");
+  assert.is(await loginEnd(whole, "shop", "ann", WRONG), refused);
+  assert.is(await loginEnd(whole, "nowhere", "ann", WRONG), refused);
+  assert.is(await loginEnd(whole, "nowhere", "ann", RIGHT), "3D000 no such database: nowhere");
   const reload = (options: string) => {
     whole.rewrite({
       databases: { shop: server, other: server },
@@ -231,7 +215,7 @@ tests("auth_ldap_options: nobody need be in the auth_file, and each reload count
   const soon = (end: string) =>
     until(
       `a login to come to ${end}`,
-      async () => await login(whole, "shop", "ann", RIGHT) === end,
+      async () => await loginEnd(whole, "shop", "ann", RIGHT) === end,
     );
   reload(`${at("localhost", slapd.tlsPort)} ldapscheme=ldaps ${simple}`);
   await soon(refused);
@@ -248,7 +232,7 @@ tests("every login is checked anew", async () => {
     password: RIGHT,
   });
   await client.query("SELECT 1");
-  assert.is(await login(pooler, "search", "ann", WRONG), refused);
+  assert.is(await loginEnd(pooler, "search", "ann", WRONG), refused);
   await client.end();
 });
 
@@ -257,10 +241,10 @@ tests("a server that does not answer stops its own logins only", async () => {
   let ended = 0;
   const waiting = Array.from(
     { length: 40 },
-    () => login(pooler, "simple", "ann", RIGHT).finally(() => ended++),
+    () => loginEnd(pooler, "simple", "ann", RIGHT).finally(() => ended++),
   );
   try {
-    for (let i = 0; i < 5; i++) assert.is(await login(pooler, "here", "local", ""), "in");
+    for (let i = 0; i < 5; i++) assert.is(await loginEnd(pooler, "here", "local", ""), "in");
     assert.is(ended, 0);
   } finally {
     slapd.resume();

@@ -8,10 +8,11 @@ import { passwordMessage } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { needsPam, PamServices } from "../../support/pam.ts";
-import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
+import { startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
-import { RawClient, ServerError } from "../../support/raw_client.ts";
+import { RawClient } from "../../support/raw_client.ts";
 import { tempDir } from "../../support/temp.ts";
+import { loginEnd } from "./support.ts";
 
 needs("postgresql");
 needsPam();
@@ -65,23 +66,6 @@ tests.after(async () => {
   await postgres.stop("immediate");
 });
 
-async function login(
-  target: Pgweir | { path: string },
-  database: string,
-  user: string,
-  password: string,
-): Promise<string> {
-  try {
-    const client = await RawClient.login(target, { user, database, password });
-    const [row] = await client.query("SELECT current_user");
-    await client.end();
-    return row![0] === user ? "in" : `in as ${row![0]}`;
-  } catch (error) {
-    if (!(error instanceof ServerError)) throw error;
-    return `${error.code} ${error.fields.message}`;
-  }
-}
-
 const refused = "28000 PAM authentication failed";
 const rows: readonly (readonly [
   database: string,
@@ -101,7 +85,7 @@ const rows: readonly (readonly [
 for (const [database, password, end, log] of rows) {
   tests(`${database}: with the password "${password}"`, async () => {
     const before = pooler.log().length;
-    assert.is(await login(pooler, database, "ann", password), end);
+    assert.is(await loginEnd(pooler, database, "ann", password), end);
     if (log === undefined) return;
     const lines = () => pooler.log().slice(before).split("\n");
     await until(`the log to have ${log}`, () => {
@@ -111,21 +95,22 @@ for (const [database, password, end, log] of rows) {
 }
 
 tests("auth_type = pam asks for every user, and is told where it comes from", async () => {
-  assert.is(await login(whole, "usual", "ann", RIGHT), "in");
-  assert.is(await login(whole, "usual", "ann", WRONG), refused);
-  assert.is(await login(whole, "usual", "nobody", WRONG), refused);
-  assert.is(await login({ path: pooler.socketPath }, "usual", "ann", RIGHT), "in");
+  assert.is(await loginEnd(whole, "usual", "ann", RIGHT), "in");
+  assert.is(await loginEnd(whole, "usual", "ann", WRONG), refused);
+  assert.is(await loginEnd(whole, "usual", "nobody", WRONG), refused);
+  assert.is(await loginEnd({ path: pooler.socketPath }, "usual", "ann", RIGHT), "in");
   const seen = readFileSync(join(services.folder, "seen"), "utf8").trim().split("\n");
   assert.equal(seen.slice(-4), ["ann 127.0.0.1", "ann 127.0.0.1", "nobody 127.0.0.1", "ann unix"]);
 });
 
 tests("a module that hangs stops only the logins that wait for PAM", async () => {
   let ended = 0;
-  const begin = (database: string) => login(pooler, database, "ann", RIGHT).finally(() => ended++);
+  const begin = (database: string) =>
+    loginEnd(pooler, database, "ann", RIGHT).finally(() => ended++);
   const waiting = [begin("hangs")];
   await until("the module to hang", () => existsSync(join(services.folder, "hanging")));
   waiting.push(begin("another"));
-  for (let i = 0; i < 5; i++) assert.is(await login(pooler, "here", "local", ""), "in");
+  for (let i = 0; i < 5; i++) assert.is(await loginEnd(pooler, "here", "local", ""), "in");
   assert.is(ended, 0);
   writeFileSync(join(services.folder, "go"), "");
   assert.equal(await Promise.all(waiting), ["in", "in"]);
