@@ -2,7 +2,7 @@
 //   test/run.ts [--unit] [--runtime bun|deno] [--jobs N] [--list] [part of a path ...]
 // --unit leaves out test/system. N files that compute run at once, 2 (N - 1) that mostly wait beside them; default:
 // as many as there are processors. Prints one line per file, the output of files that failed, and at the end what
-// failed, in short, and the line `N passed, N failed`; exits 1 on any failure. It runs on either runtime and uses node: modules only.
+// failed, a line each, and the line `N passed, N failed`; exits 1 on any failure. It runs on either runtime and uses node: modules only.
 
 import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
@@ -20,6 +20,9 @@ const COMMANDS: Readonly<Record<string, readonly string[]>> = {
   bun: [join(root, "node_modules/.bin/bun"), "run"],
   deno: [join(root, "node_modules/.bin/deno"), "run", "-A"],
 };
+
+/** Of a failure in the list at the end; the whole is where it happened. */
+const failureChars = 200;
 
 interface Job {
   readonly file: TestFile;
@@ -83,6 +86,12 @@ function report(job: Job, outcome: Outcome): void {
     outcome.problems.map((p) => `==> ${p}`),
   );
   console.log(lines.map((line) => `     ${line}`).join("\n"));
+}
+
+/** One line that tells which test failed and how: what keeps only the end of a log keeps all of these. */
+function shortened(failure: string): string {
+  const line = failure.replace(/\s+/g, " ").trim();
+  return line.length <= failureChars ? line : `${line.slice(0, failureChars - 1)}…`;
 }
 
 async function runAll(
@@ -162,8 +171,8 @@ async function main(): Promise<number> {
     totals.failed += outcome.failed;
     totals.skipped += outcome.skipped;
     if (outcome.failed > 0) {
-      const why = [...outcome.problems.map((p) => `==> ${p}`), ...outcome.failures].join("\n");
-      failures.push(`${job.runtime} ${job.file.path}\n${why.replace(/^/gm, "        ")}`);
+      const why = [...outcome.problems.map((p) => `==> ${p}`), ...outcome.failures];
+      failures.push(...why.map((each) => `${job.runtime} ${job.file.path}: ${shortened(each)}`));
     }
     if (outcome.skipReason !== null) skips.set(job.file.path, outcome.skipReason);
   }
