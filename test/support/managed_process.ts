@@ -49,7 +49,7 @@ export class ManagedProcess {
       if (this.#end !== null) return;
       this.signal("SIGCONT");
       this.signal(exitSignal);
-      if (!waitBlocking(() => !isAlive(this.pid), 3_000)) this.signal("SIGKILL");
+      if (!waitBlocking(() => !isAlive(this.pid), 10_000)) this.signal("SIGKILL");
     });
   }
 
@@ -112,7 +112,7 @@ export class ManagedProcess {
   }
 
   /** Asks it to end and waits; kills it when it does not obey in time. */
-  async stop(name: NodeJS.Signals = "SIGTERM", graceMs = 10_000): Promise<ProcessEnd> {
+  async stop(name: NodeJS.Signals = "SIGTERM", graceMs = 30_000): Promise<ProcessEnd> {
     this.signal("SIGCONT");
     this.signal(name);
     try {

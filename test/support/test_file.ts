@@ -56,9 +56,9 @@ export interface RunOptions {
   readonly abort?: AbortSignal;
 }
 
-const DEFAULT_LIMIT_MS = 120_000;
+const DEFAULT_LIMIT_MS = 240_000;
 // Removing a large cluster from a busy disk may take a process many seconds after its summary.
-const PATIENCE: Patience = { lingerMs: 40_000, stopMs: 3_000, leftoverMs: 5_000 };
+const PATIENCE: Patience = { lingerMs: 40_000, stopMs: 3_000, leftoverMs: 20_000 };
 const OUTPUT_CHARS = 256 * 1024;
 const FAILURE_LINES = 16;
 
@@ -66,7 +66,7 @@ function headOf(source: string): string {
   return source.split("\n", 12).join("\n");
 }
 
-/** Reads a test file's time limit: `// limit: 240 s` among its first lines, else 120 s. */
+/** Reads a test file's time limit: `// limit: 360 s` among its first lines, else 240 s. */
 export function limitOf(source: string): number {
   const seconds = /^\/\/ limit: (\d+) s$/m.exec(headOf(source))?.[1];
   return seconds === undefined ? DEFAULT_LIMIT_MS : Number(seconds) * 1000;

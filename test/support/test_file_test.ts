@@ -148,9 +148,9 @@ judging("parseSummaries() reads uvu's lines and nothing that looks like them", (
 });
 
 judging("limitOf() reads a limit among the first lines only", () => {
-  assert.is(limitOf("// A test.\n// limit: 240 s\n"), 240_000);
-  assert.is(limitOf("// A test.\n"), 120_000);
-  assert.is(limitOf("\n".repeat(20) + "// limit: 240 s\n"), 120_000);
+  assert.is(limitOf("// A test.\n// limit: 360 s\n"), 360_000);
+  assert.is(limitOf("// A test.\n"), 240_000);
+  assert.is(limitOf("\n".repeat(20) + "// limit: 360 s\n"), 240_000);
 });
 
 judging("loadOf() reads what a file asks of the machine among the first lines only", () => {
@@ -243,7 +243,7 @@ running(
     writeFileSync(join(root, "test/a_test.ts"), "// load: alone\n");
     writeFileSync(join(root, "test/shared/helper.ts"), "");
     assert.equal(findTestFiles(root), [
-      { path: "test/a_test.ts", limitMs: 120_000, load: "alone" },
+      { path: "test/a_test.ts", limitMs: 240_000, load: "alone" },
       { path: "test/shared/wire/b_test.ts", limitMs: 90_000, load: "computes" },
     ]);
   },

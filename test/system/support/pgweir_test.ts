@@ -50,7 +50,7 @@ tests("Pgweir.kill() ends the supervisor, and its workers notice", async () => {
   const pgweir = await startPgweir({ ini, workers: 2 });
   const workers = pgweir.workerPids();
   await pgweir.kill();
-  await until("the workers to end", () => !workers.some(isAlive), 15_000);
+  await until("the workers to end", () => !workers.some(isAlive));
 });
 
 tests("startPgweir() fails at once with what the process said", async () => {

@@ -1,11 +1,12 @@
 // The standing checks, proved against Debian's PgBouncer: they pass on a healthy pooler and see what is wrong.
 // load: waits
 
-import { assert, suite } from "../../support/harness.ts";
+import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import { type Pgbouncer, startPgbouncer } from "../../support/pgbouncer.ts";
 import { type Postgres, startPostgres } from "../../support/postgres.ts";
+import { childrenOf, processInfo } from "../../support/processes.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { standingChecks } from "../../support/standing_checks.ts";
 
@@ -16,7 +17,9 @@ const postgres: Postgres = await startPostgres();
 const pooler: Pgbouncer = await startPgbouncer({
   ini: { databases: { postgres: `host=127.0.0.1 port=${postgres.port}` } },
 });
-const options = { idleMs: 100, settleMs: 400 };
+const options = { idleMs: 100 };
+/** Where something never comes to rest. */
+const hasty = { ...options, settleMs: 400 };
 
 async function complaints(checks: { verify(): Promise<void> }): Promise<string> {
   try {
@@ -52,7 +55,7 @@ tests("verify() is content with a healthy pooler", async () => {
 });
 
 tests("verify() sees a transaction left open, with its client", async () => {
-  const checks = await standingChecks(pooler, postgres, login, options);
+  const checks = await standingChecks(pooler, postgres, login, hasty);
   const client = await RawClient.login(pooler, login);
   await client.query("BEGIN");
   const said = await complaints(checks);
@@ -62,7 +65,7 @@ tests("verify() sees a transaction left open, with its client", async () => {
 });
 
 tests("verify() sees files left open", async () => {
-  const checks = await standingChecks(pooler, postgres, login, options);
+  const checks = await standingChecks(pooler, postgres, login, hasty);
   const clients = await Promise.all(
     Array.from({ length: 9 }, () => RawClient.login(pooler, login)),
   );
@@ -74,7 +77,7 @@ tests("verify() sees that the pooler has ended", async () => {
   const own = await startPgbouncer({
     ini: { databases: { postgres: `host=127.0.0.1 port=${postgres.port}` } },
   });
-  const checks = await standingChecks(own, postgres, login, options);
+  const checks = await standingChecks(own, postgres, login, hasty);
   await own.kill();
   assert.match(await complaints(checks), /process \d+ of the pooler has ended/);
 });
@@ -84,7 +87,9 @@ tests("Postgres.signal() freezes the whole server and lets it go on", async () =
   client.send(f.Q("SELECT pg_sleep(0.01)"));
   await client.replies();
   await client.end();
+  const frozen = [postgres.pid, ...childrenOf(postgres.pid)];
   postgres.signal("SIGSTOP", "all");
+  await until("all to stop", () => frozen.every((pid) => processInfo(pid)?.state === "T"));
   const waiting = await RawClient.login(pooler, login);
   waiting.send(f.Q("SELECT 1"));
   await waiting.readNothingFor(50);
