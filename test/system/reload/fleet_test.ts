@@ -74,7 +74,19 @@ async function isPaused(console: RawClient): Promise<boolean> {
   );
 }
 
-const backends = async () => (await postgres.backends()).length;
+/** Waits until PostgreSQL has so many connections: of one that was closed it hears a little later. */
+const backendsAre = (wanted: number) =>
+  until(
+    `${wanted} connections of PostgreSQL`,
+    async () => (await postgres.backends()).length === wanted,
+  );
+
+/** Waits until all go by a value: of a worker that is too busy to answer a command does not wait for ever. */
+async function valueIs(consoles: readonly RawClient[], name: string, wanted: string) {
+  for (const console of consoles) {
+    await until(`${name} = ${wanted}`, async () => await valueOf(console, name) === wanted);
+  }
+}
 
 /** Kills a worker as a crash would, and waits for the next one. */
 async function replace(): Promise<void> {
@@ -90,11 +102,11 @@ tests("RELOAD on one console reloads every worker", async () => {
   const consoles = await onEach(admin);
   pgweir.rewrite(ini({ default_pool_size: 9 }));
   await consoles[0]!.query("RELOAD");
-  for (const console of consoles) assert.is(await valueOf(console, "default_pool_size"), "9");
+  await valueIs(consoles, "default_pool_size", "9");
   // The limit itself is the coordinator's.
   const clients = await Promise.all(upTo(9).map(() => open(pgweir, app)));
   for (const client of clients) await client.query("BEGIN");
-  assert.is(await backends(), 9);
+  await backendsAre(9);
 });
 
 tests(
@@ -108,7 +120,7 @@ tests(
         "F0000 RELOAD failed, see logs for additional details",
       );
     }
-    assert.match(pgweir.log(), /reload: .*pgweir\.ini:3: pool_mode/);
+    await until("the reason", () => /reload: .*pgweir\.ini:3: pool_mode/.test(pgweir.log()));
     pgweir.signal("SIGHUP");
     await until("the log", () => pgweir.log().match(/reload failed/g)?.length === 3);
     for (const console of consoles) assert.is(await valueOf(console, "default_pool_size"), "6");
@@ -124,11 +136,8 @@ tests("SIGHUP reloads every worker, and one that starts later goes by the same",
   pgweir.rewrite(ini({ default_pool_size: 3, listen_port: 1 }));
   pgweir.signal("SIGHUP");
   await until("the reload", () => pgweir.log().includes("configuration reloaded"));
-  assert.match(pgweir.log(), /listen_port changes with a restart only/);
-  const consoles = await onEach(admin);
-  for (const console of consoles) {
-    await until("the new value", async () => await valueOf(console, "default_pool_size") === "3");
-  }
+  await until("the hint", () => pgweir.log().includes("listen_port changes with a restart only"));
+  await valueIs(await onEach(admin), "default_pool_size", "3");
   // Edited, but not reloaded.
   pgweir.rewrite(ini({ default_pool_size: 4 }));
   await replace();
@@ -143,14 +152,10 @@ tests("SET changes all workers, and those that start later, until RELOAD", async
   await console!.query("SET query_wait_timeout = 77");
   assert.is(await errorOf(console!, "SET listen_port = 1"), "08P01 SET failed");
   await replace();
-  for (const each of await onEach(admin)) {
-    assert.is(await valueOf(each, "query_wait_timeout"), "77");
-  }
+  await valueIs(await onEach(admin), "query_wait_timeout", "77");
   const [again] = await onEach(admin);
   await again!.query("RELOAD");
-  for (const each of await onEach(admin)) {
-    assert.is(await valueOf(each, "query_wait_timeout"), "120");
-  }
+  await valueIs(await onEach(admin), "query_wait_timeout", "120");
 });
 
 tests("PAUSE on one console holds all workers, and one that is killed meanwhile", async () => {
@@ -166,11 +171,11 @@ tests("PAUSE on one console holds all workers, and one that is killed meanwhile"
   assert.equal(await clients[1]!.query("SELECT 2"), [["2"]]);
   assert.is(boss.unread, 0);
   await clients[1]!.query("COMMIT");
-  assert.is(await boss.replies(), 'C"PAUSE" Z(I)');
-  assert.is(await backends(), 0);
+  assert.match(await boss.replies(), /C"PAUSE" Z\(I\)$/);
+  await backendsAre(0);
   closeAll();
   await replace();
-  for (const console of await onEach(admin)) assert.ok(await isPaused(console));
+  for (const console of await onEach(admin)) await until("the pause", () => isPaused(console));
   // A worker that has no server yet has nothing to greet clients with.
   const waiting = upTo(6).map(() => RawClient.login(pgweir, app));
   await until("clients to wait", async () => {
@@ -178,7 +183,7 @@ tests("PAUSE on one console holds all workers, and one that is killed meanwhile"
     const rows = await console!.table("SHOW POOLS");
     return rows.some((row) => row["database"] === "app" && Number(row["cl_waiting"]) > 0);
   }, patienceMs);
-  assert.is(await backends(), 0);
+  await backendsAre(0);
   const [last] = await onEach(admin);
   assert.is(await errorOf(last!, "PAUSE"), "08P01 already suspended/paused");
   await last!.query("RESUME");
@@ -219,8 +224,14 @@ tests("the commands of a fleet: KILL_CLIENT, KILL, DISABLE, RECONNECT and WAIT_C
   elsewhere.send(f.Q("WAIT_CLOSE"));
   assert.equal(await spared.query("SELECT 1"), [["1"]]);
   await spared.query("COMMIT");
-  assert.is(await elsewhere.replies(), 'C"WAIT_CLOSE" Z(I)');
+  assert.match(await elsewhere.replies(), /C"WAIT_CLOSE" Z\(I\)$/);
   await elsewhere.query("DISABLE app");
+  for (const console of consoles) {
+    await until("it to be disabled", async () => {
+      const rows = await console.table("SHOW DATABASES");
+      return rows.some((each) => each["name"] === "app" && each["disabled"] === "1");
+    });
+  }
   for (let i = 0; i < 6; i++) {
     const error = await RawClient.login(pgweir, app).then(
       () => null,
@@ -260,7 +271,7 @@ tests("signals to the supervisor: USR1 pauses all workers, USR2 resumes them", a
   const consoles = await onEach(admin);
   pgweir.signal("SIGUSR1");
   for (const console of consoles) await until("the pause", () => isPaused(console));
-  await until("the connections to go", async () => await backends() === 0);
+  await backendsAre(0);
   for (const client of clients) client.send(f.Q("SELECT 2"));
   pgweir.signal("SIGUSR2");
   for (const client of clients) assert.match(await client.replies(), /^T D C"SELECT 1" Z\(I\)$/);

@@ -123,7 +123,7 @@ tests("SIGHUP does what RELOAD does", async () => {
 tests("settings that change at the start only are named, and keep their values", async () => {
   await start();
   await reload({ listen_port: pgweir.port + 1, default_pool_size: 4 });
-  assert.match(pgweir.log(), /listen_port changes with a restart only/);
+  await until("the hint", () => pgweir.log().includes("listen_port changes with a restart only"));
   const rows = await pgweir.console("SHOW CONFIG");
   const value = (name: string) => rows.find(({ key }) => key === name)?.["value"];
   assert.is(value("listen_port"), String(pgweir.port));
@@ -142,7 +142,8 @@ tests(
     });
     await reload({ default_pool_size: 3 });
     for (const client of clients) assert.match(await client.replies(), /Z\(T\)$/);
-    assert.is((await one.backends()).length, 3);
+    // Those of the pooler of the test before go a little later.
+    await until("three backends", async () => (await one.backends()).length === 3);
     await reload({ default_pool_size: 1 });
     for (const client of clients) assert.equal(await client.query("SELECT 2"), [["2"]]);
     for (const client of clients) await client.query("COMMIT");
@@ -250,7 +251,7 @@ tests("a database that is removed takes with it what listens for its clients", a
     assert.ok((await leases()).includes("more"));
     await reload();
     assert.is(await farewell(client), "FATAL 57P01 database removed");
-    assert.equal(await listeners(), []);
+    await until("its listener to go", async () => (await listeners()).length === 0);
     await until("its backends to go", async () => (await one.backends()).length === 0);
     await until("its slots to be forgotten", async () => {
       return !(await leases()).includes("more");

@@ -51,15 +51,18 @@ async function isEnded(client: RawClient, code: string): Promise<void> {
   assert.match(await client.repliesUntilClosed(patient), new RegExp(`E\\(${code}\\) closed$`));
 }
 
-/** One client that does nothing, one idle in a transaction, one at work, one in a transaction at work, one that waits. */
-async function inTheMiddle(pooler: Pgweir) {
+/**
+ * One client that does nothing, one idle in a transaction, one at work, one in a transaction at work, one that waits.
+ * `seconds`: what the work takes.
+ */
+async function inTheMiddle(pooler: Pgweir, seconds: number) {
   const [idle, resting, working, busy, waits] = await Promise.all(
     Array.from({ length: 5 }, () => login(pooler)),
   ) as [RawClient, RawClient, RawClient, RawClient, RawClient];
   await resting.query("BEGIN");
   await busy.query("BEGIN");
-  working.send(f.Q("SELECT pg_sleep(2.5)"));
-  busy.send(f.Q("SELECT pg_sleep(2.5)"));
+  working.send(f.Q(`SELECT pg_sleep(${seconds})`));
+  busy.send(f.Q(`SELECT pg_sleep(${seconds})`));
   waits.send(f.Q("SELECT 1"));
   await waiting(pooler, 1, "db");
   await pause(500);
@@ -68,7 +71,7 @@ async function inTheMiddle(pooler: Pgweir) {
 
 tests("limits that are new end what has passed them", async () => {
   const pooler = await start({});
-  const { idle, resting, working, busy, waits } = await inTheMiddle(pooler);
+  const { idle, resting, working, busy, waits } = await inTheMiddle(pooler, 300);
   await reload(pooler, { client_idle_timeout: 0.4, idle_transaction_timeout: 0.4 });
   await isEnded(idle, "57P05");
   await isEnded(resting, "25P03");
@@ -85,18 +88,21 @@ tests("limits that are new end what has passed them", async () => {
 tests(
   "limits that are wider, or gone, end nobody any more; nor do new ones that are not reached",
   async () => {
+    // All has to be under way, and the file read, before they are reached; and the work must go on after that.
+    const tightS = 6;
     const tight = {
-      client_idle_timeout: 1.5,
-      idle_transaction_timeout: 1.5,
-      query_timeout: 1.5,
-      transaction_timeout: 1.5,
-      query_wait_timeout: 1.5,
+      client_idle_timeout: tightS,
+      idle_transaction_timeout: tightS,
+      query_timeout: tightS,
+      transaction_timeout: tightS,
+      query_wait_timeout: tightS,
     };
-    const wide = Object.fromEntries(Object.keys(tight).map((name) => [name, 60]));
-    for (const later of [wide, {}]) {
-      const pooler = await start(tight);
-      const { idle, resting, working, busy, waits } = await inTheMiddle(pooler);
-      await reload(pooler, later);
+    const wide = Object.fromEntries(Object.keys(tight).map((name) => [name, 120]));
+    await Promise.all([wide, {}].map(async (later) => {
+      // No word to the one that waits.
+      const pooler = await start({ ...tight, query_wait_notify: 0 });
+      const { idle, resting, working, busy, waits } = await inTheMiddle(pooler, tightS + 1.5);
+      await reload(pooler, { ...later, query_wait_notify: 0 });
       assert.is(await working.replies(1, patient), RESULT);
       assert.is(await waits.replies(1, patient), RESULT);
       assert.is(await busy.replies(1, patient), 'T D C"SELECT 1" Z(T)');
@@ -105,7 +111,7 @@ tests(
       await idle.query("SELECT 1");
       for (const client of [idle, resting, working, busy, waits]) await client.end();
       await pooler.stop();
-    }
+    }));
   },
 );
 
@@ -115,9 +121,10 @@ tests("a user's own limits come and go as well", async () => {
   await pause(500);
   await reload(pooler, {}, { short: "client_idle_timeout=0.4" });
   await isEnded(short, "57P05");
+  await reload(pooler, {}, { short: "client_idle_timeout=4" });
   const again = await login(pooler, "short");
-  await reload(pooler, { client_idle_timeout: 60 }, { short: "client_idle_timeout=0" });
-  await pause(800);
+  await reload(pooler, { client_idle_timeout: 120 }, { short: "client_idle_timeout=0" });
+  await pause(5_000);
   for (const client of [again, other]) {
     await client.query("SELECT 1");
     await client.end();
