@@ -210,7 +210,7 @@ class NatsBus implements Bus {
       } catch (cause) {
         this.#assertOpen("connect bus");
         const servers = this.#settings.servers.join(", ");
-        if (cause instanceof AuthorizationError) {
+        if (isRefusal(cause)) {
           throw new BusError("REFUSED", `connect bus: ${servers} refused the credentials`, {
             cause,
           });
@@ -473,6 +473,11 @@ class NatsBus implements Bus {
 
 function closedError(what: string): BusError {
   return new BusError("CLOSED", `${what}: bus is closed`);
+}
+
+/** A broker that waited too long for a login that was on its way does not say that it was a wrong one. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof AuthorizationError && !/authentication timeout/i.test(error.message);
 }
 
 /** Whether a request failed because its subject is not allowed to us. */

@@ -52,7 +52,6 @@ interface Doubt {
   readonly missing: ReadonlySet<string>;
 }
 
-export const requestTimeoutMs = 2000;
 export const retryMs = 250;
 const wantedReplicas = 3;
 /** A member of a cluster that has just started may not know yet of what there is. */
@@ -75,6 +74,8 @@ const revisionsPerMs = 64;
 
 export class Bucket {
   readonly stream: string;
+  /** How long an answer of the server is waited for. */
+  readonly requestMs: number;
   readonly #bus: Bus;
   readonly #lossMs: number;
   readonly #root: string;
@@ -84,9 +85,10 @@ export class Bucket {
   #goneSince: number | null = null;
 
   /** `lossMs`: so long the leader of the stream is not believed that tells less than was seen. */
-  constructor(bus: Bus, lossMs: number) {
+  constructor(bus: Bus, lossMs: number, requestMs: number) {
     this.#bus = bus;
     this.#lossMs = lossMs;
+    this.requestMs = requestMs;
     this.stream = `KV_${bus.subjects.bucket}`;
     this.#root = `$KV.${bus.subjects.bucket}.`;
   }
@@ -100,7 +102,7 @@ export class Bucket {
   jetstream(): JetStreamClient {
     const connection = natsConnection(this.#bus, "use store");
     if (this.#client?.connection !== connection) {
-      this.#client = { connection, js: jetstream(connection, { timeout: requestTimeoutMs }) };
+      this.#client = { connection, js: jetstream(connection, { timeout: this.requestMs }) };
     }
     return this.#client.js;
   }

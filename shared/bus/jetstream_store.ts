@@ -16,7 +16,7 @@ import { RequestError, TimeoutError } from "nats";
 import type { Bus } from "./api.ts";
 import { isDenied, logOf, natsConnection } from "./bus.ts";
 import { BusError } from "./errors.ts";
-import { Bucket, type Life, requestTimeoutMs, retryMs } from "./jetstream_bucket.ts";
+import { Bucket, type Life, retryMs } from "./jetstream_bucket.ts";
 import {
   checkedKey,
   checkedPrefix,
@@ -31,10 +31,13 @@ export interface OpenStoreOptions {
   readonly waitMs?: number | undefined;
   /** How long a server is not believed that has less than was seen before it; default 10,000. */
   readonly lossMs?: number | undefined;
+  /** How long an answer of the server is waited for; default 2000. */
+  readonly requestMs?: number | undefined;
 }
 
 const defaultWaitMs = 10_000;
 const defaultLossMs = 10_000;
+const defaultRequestMs = 2000;
 /** A server without JetStream is believed after this time: one that starts may answer later. */
 const believeMs = 1000;
 const readsAtOnce = 32;
@@ -50,35 +53,13 @@ class LifeOver extends Error {
   override readonly message = "bucket is being made again";
 }
 
-/** Carries out one operation, and gives its errors their codes. */
-async function named<T>(bus: Bus, what: string, operation: () => Promise<T>): Promise<T> {
-  try {
-    return await operation();
-  } catch (cause) {
-    if (cause instanceof BusError) throw cause;
-    if (cause instanceof TimeoutError) {
-      throw new BusError("TIMEOUT", `${what}: no answer in ${requestTimeoutMs} ms`, { cause });
-    }
-    if (isDenied(cause)) {
-      throw new BusError("REFUSED", `${what}: broker does not allow it`, { cause });
-    }
-    // Throws CLOSED or DISCONNECTED when that is why.
-    natsConnection(bus, what);
-    if (isWithoutJetStream(cause)) {
-      throw new BusError("UNAVAILABLE", `${what}: JetStream does not answer`, { cause });
-    }
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new BusError("UNAVAILABLE", `${what}: ${reason}`, { cause });
-  }
-}
-
 class JetStreamStore implements Store {
   readonly #bus: Bus;
   readonly #bucket: Bucket;
 
-  constructor(bus: Bus, lossMs: number) {
+  constructor(bus: Bus, lossMs: number, requestMs: number) {
     this.#bus = bus;
-    this.#bucket = new Bucket(bus, lossMs);
+    this.#bucket = new Bucket(bus, lossMs, requestMs);
   }
 
   async get(key: string): Promise<StoredValue | null> {
@@ -133,12 +114,35 @@ class JetStreamStore implements Store {
 
   /** The number of replicas: finds the bucket, or makes it. */
   async open(mayBeFewer: boolean): Promise<number> {
-    return await named(this.#bus, "open store", () => this.#bucket.open(mayBeFewer));
+    return await this.#named("open store", () => this.#bucket.open(mayBeFewer));
+  }
+
+  /** Carries out one operation, and gives its errors their codes. */
+  async #named<T>(what: string, operation: () => Promise<T>): Promise<T> {
+    try {
+      return await operation();
+    } catch (cause) {
+      if (cause instanceof BusError) throw cause;
+      if (cause instanceof TimeoutError) {
+        const { requestMs } = this.#bucket;
+        throw new BusError("TIMEOUT", `${what}: no answer in ${requestMs} ms`, { cause });
+      }
+      if (isDenied(cause)) {
+        throw new BusError("REFUSED", `${what}: broker does not allow it`, { cause });
+      }
+      // Throws CLOSED or DISCONNECTED when that is why.
+      natsConnection(this.#bus, what);
+      if (isWithoutJetStream(cause)) {
+        throw new BusError("UNAVAILABLE", `${what}: JetStream does not answer`, { cause });
+      }
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      throw new BusError("UNAVAILABLE", `${what}: ${reason}`, { cause });
+    }
   }
 
   /** Carries out an operation in the life there is; what failed for want of it was not done. */
   async #inLife<T>(what: string, operation: (life: Life) => Promise<T>): Promise<T> {
-    return await named(this.#bus, what, async () => {
+    return await this.#named(what, async () => {
       let life = this.#bucket.life ?? await this.#bucket.look();
       let since = performance.now();
       for (let lives = 1;;) {
@@ -220,7 +224,7 @@ class JetStreamStore implements Store {
       try {
         const { seq } = await this.#bucket.jetstream().publish(life.root + key, value, {
           expect: { lastSubjectSequence: revision === null ? 0 : revision - life.base },
-          timeout: requestTimeoutMs,
+          timeout: this.#bucket.requestMs,
         });
         life.confirmed.add(key);
         this.#bucket.onWritten(life, seq, before);
@@ -259,7 +263,8 @@ function isLostRace({ code }: JetStreamApiError): boolean {
  * try ended with when the time is over.
  */
 export async function openStore(bus: Bus, options: OpenStoreOptions = {}): Promise<Store> {
-  const store = new JetStreamStore(bus, options.lossMs ?? defaultLossMs);
+  const { lossMs = defaultLossMs, requestMs = defaultRequestMs } = options;
+  const store = new JetStreamStore(bus, lossMs, requestMs);
   const start = performance.now();
   const waitMs = options.waitMs ?? defaultWaitMs;
   for (;;) {

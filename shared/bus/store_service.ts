@@ -8,7 +8,7 @@ import type { Store, StoredValue, StoreEntry } from "./store.ts";
 import { fullPageBytes, maxPageEntries } from "./store_messages.ts";
 import type { StoreReply, StoreRequest } from "./store_messages.ts";
 
-const requestTimeoutMs = 2000;
+const defaultRequestMs = 2000;
 
 const nothing: StoreReply = { revision: null, entries: [], more: false };
 
@@ -53,9 +53,11 @@ function page(all: readonly StoreEntry[], after: string): StoreReply {
 /** The store that another process of the embedded bus keeps. */
 class EmbeddedStore implements Store {
   readonly #bus: Bus;
+  readonly #requestMs: number;
 
-  constructor(bus: Bus) {
+  constructor(bus: Bus, requestMs: number) {
     this.#bus = bus;
+    this.#requestMs = requestMs;
   }
 
   async get(key: string): Promise<StoredValue | null> {
@@ -90,11 +92,14 @@ class EmbeddedStore implements Store {
   }
 
   #ask(request: StoreRequest): Promise<StoreReply> {
-    return this.#bus.request(this.#bus.subjects.store, request, requestTimeoutMs);
+    return this.#bus.request(this.#bus.subjects.store, request, this.#requestMs);
   }
 }
 
-/** The store that `serveStore()` serves on this bus; whether it does shows at the first use. */
-export function openEmbeddedStore(bus: Bus): Store {
-  return new EmbeddedStore(bus);
+/**
+ * The store that `serveStore()` serves on this bus; whether it does shows at the first use. `requestMs`: how
+ * long an answer is waited for.
+ */
+export function openEmbeddedStore(bus: Bus, requestMs: number = defaultRequestMs): Store {
+  return new EmbeddedStore(bus, requestMs);
 }

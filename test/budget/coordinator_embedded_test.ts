@@ -1,5 +1,5 @@
 // Coordinators on the embedded bus, whose store is served by this process as a supervisor does.
-// limit: 360 s
+// limit: 600 s
 // load: waits
 
 import { coordinatorConformance } from "./coordinator_conformance.ts";

@@ -1,5 +1,5 @@
 // Coordinators on a real nats-server with JetStream.
-// limit: 360 s
+// limit: 600 s
 // load: waits
 
 import { needs } from "../support/needs.ts";

@@ -1,6 +1,6 @@
 // The process `pgweir budget`: what it says when it cannot start, and how it lives through a bus, a store and
 // a supervisor that go away.
-// limit: 240 s
+// limit: 360 s
 // load: waits
 
 import { writeFileSync } from "node:fs";
@@ -89,7 +89,8 @@ tests("a nats-server without JetStream is named with what it needs", async () =>
 });
 
 tests("a bus that goes away ends the term; back, it leads again and nothing was lost", async () => {
-  const mesh = await TestMesh.start({ face: "nats", poolSize: 10 });
+  // However long it takes for the bus to be back.
+  const mesh = await TestMesh.start({ face: "nats", poolSize: 10, leaseS: 60 });
   const [leader] = await mesh.startCoordinators(1);
   const worker = mesh.addWorker(4);
   await until("4 slots", () => worker.lease.held === 4);
@@ -98,9 +99,9 @@ tests("a bus that goes away ends the term; back, it leads again and nothing was 
   await mesh.nats!.start();
   await leaderOf([leader!], leader!.epochs[0]!);
   const other = mesh.addWorker(10);
-  await until("what is left", () => other.lease.held === 6, 15_000);
+  await until("what is left", () => other.lease.held === 6);
   assert.is(worker.lease.held, 4);
-  assert.equal(mesh.violations, []);
+  mesh.checkViolations();
   await leader!.process.stop();
   await mesh.stop();
 });
@@ -110,13 +111,13 @@ tests("a broker that freezes ends the term, and its late answers do no harm", as
   const [leader, other] = await mesh.startCoordinators(2);
   const worker = mesh.addWorker(6);
   await until("6 slots", () => worker.lease.held === 6);
-  mesh.nats!.pause();
+  await mesh.nats!.pause();
   worker.wanted = 9;
   await until("the end of the term", () => leader!.log.includes("no longer coordinates"));
   mesh.nats!.resume();
   await leaderOf([leader!, other!], leader!.epochs[0]!);
-  await until("9 slots", () => worker.lease.held === 9, 15_000);
-  assert.equal(mesh.violations, []);
+  await until("9 slots", () => worker.lease.held === 9);
+  mesh.checkViolations();
   await Promise.all([leader!.process.stop(), other!.process.stop()]);
   await mesh.stop();
 });

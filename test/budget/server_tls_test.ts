@@ -50,7 +50,7 @@ async function ask(
 ): Promise<string> {
   const address = { host: "127.0.0.1", port, ...(name === undefined ? {} : { name }) };
   const login = { user, password: null, database: "postgres" };
-  return await queryOnce(address, login, sql, 5000, tls).then(
+  return await queryOnce(address, login, sql, 60_000, tls).then(
     ([row]) => String(row![0]),
     (error: Error) => error.message.replace(/^ask PostgreSQL at \S+: /, ""),
   );

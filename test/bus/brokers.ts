@@ -7,6 +7,7 @@ import { join, resolve } from "node:path";
 import { runtimeCommand } from "../../shared/sys/mod.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
 import { startNats } from "../support/nats.ts";
+import { freeze } from "../support/processes.ts";
 import { freePort, tempDir } from "../support/temp.ts";
 
 export interface Broker {
@@ -16,7 +17,8 @@ export interface Broker {
   start(): Promise<void>;
   /** As a crash does. */
   kill(): Promise<void>;
-  pause(): void;
+  /** Stops it where it is, until `resume()`. */
+  pause(): Promise<void>;
   resume(): void;
   stop(): Promise<void>;
 }
@@ -28,9 +30,12 @@ export interface BrokerSettings {
 
 export type StartBroker = (settings: BrokerSettings) => Promise<Broker>;
 
+/** A test that was held up in the middle of a login is none that does not log in: not two seconds, as by default. */
+const authTimeoutMs = 60_000;
 const program = resolve(import.meta.dirname!, "embedded_process.ts");
 
 export const startEmbedded: StartBroker = async (settings) => {
+  const options = JSON.stringify({ ...settings, authTimeoutMs });
   const port = await freePort();
   const token = randomUUID();
   let running: ManagedProcess | null = null;
@@ -40,7 +45,7 @@ export const startEmbedded: StartBroker = async (settings) => {
     url: `nats://127.0.0.1:${port}`,
     async start() {
       const started = await ManagedProcess.launch({
-        command: [...runtimeCommand(), program, String(port), token, JSON.stringify(settings)],
+        command: [...runtimeCommand(), program, String(port), token, options],
       });
       running = started;
       await started.ready("the embedded bus", () => started.stdout().includes("ready nats://"));
@@ -48,8 +53,8 @@ export const startEmbedded: StartBroker = async (settings) => {
     async kill() {
       await running?.stop("SIGKILL");
     },
-    pause() {
-      running?.signal("SIGSTOP");
+    async pause() {
+      if (running !== null) await freeze(running.pid);
     },
     resume() {
       running?.signal("SIGCONT");
@@ -63,8 +68,11 @@ export const startEmbedded: StartBroker = async (settings) => {
 };
 
 export const startNatsServer: StartBroker = async ({ maxPendingBytes }) => {
-  if (maxPendingBytes === undefined) return await startNats();
   const config = join(tempDir("nats"), "nats.conf");
-  writeFileSync(config, `max_pending: ${maxPendingBytes}\nwrite_deadline: "1s"\n`);
+  const bound = maxPendingBytes === undefined
+    ? []
+    : [`max_pending: ${maxPendingBytes}`, 'write_deadline: "1s"'];
+  const lines = [`authorization { timeout: ${authTimeoutMs / 1000} }`, ...bound, ""];
+  writeFileSync(config, lines.join("\n"));
   return await startNats({ extraArguments: ["--config", config] });
 };

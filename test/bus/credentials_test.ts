@@ -11,6 +11,7 @@ import { assert, suite, until } from "../support/harness.ts";
 import { type NatsServer, startNats } from "../support/nats.ts";
 import { needs } from "../support/needs.ts";
 import { tempDir } from "../support/temp.ts";
+import { patientBus, patientStore } from "./patience.ts";
 
 needs("nats-server");
 
@@ -78,7 +79,7 @@ async function connect(busCredentials: string): Promise<Bus> {
     busTlsCertFile: "",
     busTlsKeyFile: "",
   };
-  const one = await connectBus({ ...busOptions(settings), name: "one", logger });
+  const one = await connectBus({ ...busOptions(settings), name: "one", logger, ...patientBus });
   opened.push(one);
   return one;
 }
@@ -127,7 +128,7 @@ test.after(async () => {
 
 test("connectBus() logs in with a credentials file, and again when the server was restarted", async () => {
   const one = await connect(writeCredentials("good.creds", account));
-  const store = await openStore(one);
+  const store = await openStore(one, patientStore);
   const revision = (await store.create("a", new Uint8Array(1)))!;
   await server.restart();
   await until("the bus to be back", () => one.connected);

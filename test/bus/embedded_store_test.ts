@@ -12,9 +12,12 @@ import {
   serveStore,
 } from "../../shared/bus/mod.ts";
 import { assert, suite } from "../support/harness.ts";
+import { patientBus, patientStore, settled } from "./patience.ts";
 import { storeConformance } from "./store_conformance.ts";
 
 const logger = createLogger({ component: "test", level: "fatal", format: "text" });
+
+const { requestMs } = patientStore;
 
 async function startBroker(): Promise<{ url: string; broker: EmbeddedBus }> {
   const broker = new EmbeddedBus();
@@ -26,18 +29,18 @@ async function startBroker(): Promise<{ url: string; broker: EmbeddedBus }> {
 }
 
 function connect(url: string, name: string, token: string = name): Promise<Bus> {
-  return connectBus({ servers: [url], token, mesh: "m", name, logger });
+  return connectBus({ servers: [url], token, mesh: "m", name, logger, ...patientBus });
 }
 
 storeConformance("a store on the embedded bus", async () => {
   const { url, broker } = await startBroker();
   const keeper = await connect(url, "keeper", "all");
   serveStore(keeper, new MemoryStore());
-  await keeper.roundTripMs();
+  await settled(keeper);
   const clients = [await connect(url, "one"), await connect(url, "two")] as const;
   return {
-    one: openEmbeddedStore(clients[0]),
-    two: openEmbeddedStore(clients[1]),
+    one: openEmbeddedStore(clients[0], requestMs),
+    two: openEmbeddedStore(clients[1], requestMs),
     async close() {
       for (const bus of [...clients, keeper]) await bus.close();
       await broker.close();
@@ -62,15 +65,15 @@ test("serveStore() serves until it is stopped, and what fails there fails here",
   const keeper = await connect(url, "keeper", "all");
   const client = await connect(url, "one");
   try {
-    const store = openEmbeddedStore(client);
+    const store = openEmbeddedStore(client, requestMs);
     assert.is(await codeOf(store.get("a")), "NO_RESPONDERS");
     const kept = new MemoryStore();
     const stop = serveStore(keeper, kept);
-    await keeper.roundTripMs();
+    await settled(keeper);
     await store.create("a", new Uint8Array([1]));
     assert.equal((await kept.get("a"))?.value, new Uint8Array([1]));
     stop();
-    await keeper.roundTripMs();
+    await settled(keeper);
     assert.is(await codeOf(store.get("a")), "NO_RESPONDERS");
     class BrokenStore extends MemoryStore {
       override get(): Promise<never> {
@@ -78,8 +81,8 @@ test("serveStore() serves until it is stopped, and what fails there fails here",
       }
     }
     serveStore(keeper, new BrokenStore());
-    await keeper.roundTripMs();
-    assert.is(await codeOf(store.get("a")), "TIMEOUT");
+    await settled(keeper);
+    assert.is(await codeOf(openEmbeddedStore(client).get("a")), "TIMEOUT");
     assert.is(keeper.counters.handlerErrors, 1);
   } finally {
     await client.close();
@@ -95,8 +98,8 @@ test("a worker has no right to the store", async () => {
   try {
     const kept = new MemoryStore();
     serveStore(keeper, kept);
-    await keeper.roundTripMs();
-    const store = openEmbeddedStore(worker);
+    await settled(keeper);
+    const store = openEmbeddedStore(worker, requestMs);
     assert.is(await codeOf(store.create("a", new Uint8Array(0))), "REFUSED");
     assert.equal(await kept.list(""), []);
     assert.ok(worker.connected);

