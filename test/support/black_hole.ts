@@ -1,8 +1,23 @@
 // An address that swallows everything, as a host that is switched off does: a listener that accepts nobody, with its
 // queue full, so that the kernel drops what comes.
 
+import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { closeFd, listenTcp } from "../../shared/sys/mod.ts";
+import { until } from "./harness.ts";
+
+const ESTABLISHED = "01";
+const SYN_SENT = "02";
+
+/** The states of the connections to an IPv4 address of this host, as the kernel has them. */
+function statesOf(host: string, port: number): string[] {
+  const bytes = host.split(".").reverse().map((byte) => Number(byte).toString(16).padStart(2, "0"));
+  const wanted = `${bytes.join("")}:${port.toString(16).padStart(4, "0")}`.toUpperCase();
+  return readFileSync("/proc/net/tcp", "utf8").split("\n").flatMap((line) => {
+    const [, , remote, state] = line.trim().split(/\s+/);
+    return remote === wanted && state !== undefined ? [state] : [];
+  });
+}
 
 export class BlackHole {
   readonly #fd: number;
@@ -22,13 +37,21 @@ export class BlackHole {
       const socket = connect({ host, port });
       socket.on("error", () => {});
       sockets.push(socket);
-      isFull = await new Promise<boolean>((resolve) => {
-        const timer = setTimeout(() => resolve(true), 200);
-        socket.once("connect", () => {
-          clearTimeout(timer);
-          resolve(false);
-        });
-      });
+      let looks = 0;
+      isFull = await until(
+        "the kernel to take a connection, or not",
+        () => {
+          const states = statesOf(host, port);
+          if (states.filter((state) => state === ESTABLISHED).length === sockets.length) {
+            return "taken";
+          }
+          // On this host an answer that comes at all is there at once.
+          if (states.includes(SYN_SENT)) looks++;
+          return looks > 4 ? "dropped" : null;
+        },
+        30_000,
+        50,
+      ) === "dropped";
     }
     return new BlackHole(fd, sockets);
   }

@@ -31,7 +31,9 @@ export async function startPgbouncer(options: PoolerOptions): Promise<Pgbouncer>
   const port = await freePort();
   const iniFile = join(dir, "pgbouncer.ini");
   const users = options.userlist ?? DEFAULT_USERS;
-  const defaults = { pgbouncer: defaultSettings(port, dir) };
+  // Debian's is older than this setting.
+  const { query_wait_notify: _, ...settings } = defaultSettings(port, dir);
+  const defaults = { pgbouncer: settings };
   writeFileSync(join(dir, "userlist.txt"), typeof users === "string" ? users : userlistText(users));
   writeFileSync(
     iniFile,

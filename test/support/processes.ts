@@ -143,3 +143,26 @@ export function threadCpuSeconds(pid: number): Map<number, number> {
   }
   return used;
 }
+
+/**
+ * Waits for a time in which no thread of a process uses more than a share of a processor: what spins does so all the
+ * time; what collects garbage, or was late with something, comes to rest.
+ */
+export async function atRest(pid: number, share = 0.05, forMs = 1_000): Promise<void> {
+  let busy = "";
+  const isQuiet = async () => {
+    const before = threadCpuSeconds(pid);
+    const began = performance.now();
+    await new Promise((resolve) => setTimeout(resolve, forMs));
+    const seconds = (performance.now() - began) / 1000;
+    busy = "";
+    for (const [thread, used] of threadCpuSeconds(pid)) {
+      const own = (used - (before.get(thread) ?? used)) / seconds;
+      if (own > share) busy += ` thread ${thread} uses ${(own * 100).toFixed(0)} %`;
+    }
+    return busy === "";
+  };
+  await until("all threads to be at rest", isQuiet).catch((error) => {
+    throw new Error(`${(error as Error).message}:${busy}`);
+  });
+}

@@ -45,6 +45,8 @@ export interface Login {
   readonly parameters?: Readonly<Record<string, string>>;
   /** Minor version of protocol 3; default 0. */
   readonly minor?: number;
+  /** How long each answer may take; default as ever. */
+  readonly timeoutMs?: number;
 }
 
 export interface ReplyOptions extends NotationOptions {
@@ -288,7 +290,7 @@ export class RawClient {
       return login.password;
     };
     for (;;) {
-      const message = await this.message();
+      const message = await this.message(login.timeoutMs);
       if (message === null) throw new Error(`log in as "${login.user}": connection closed`);
       if (message.type === Backend.readyForQuery) return;
       if (message.type === Backend.errorResponse) {

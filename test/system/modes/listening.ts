@@ -27,7 +27,7 @@ export function told(message: Message): string {
 export async function toldBefore(
   client: RawClient,
   last: string,
-  timeoutMs = 10_000,
+  timeoutMs = 30_000,
 ): Promise<string[]> {
   const all: string[] = [];
   for (;;) {

@@ -13,6 +13,7 @@ import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
+import { RawClient } from "../../support/raw_client.ts";
 import {
   ask,
   closeAll,
@@ -514,6 +515,11 @@ test("a worker that stops waits for its sessions, and lets nobody in", async () 
     await busy!.query("BEGIN");
     stopping.signal("SIGINT");
     await until("the log", () => stopping.log().includes("got SIGINT"));
+    await until("the listener to be closed", async () => {
+      const late = await RawClient.connect(stopping).catch(() => null);
+      late?.close();
+      return late === null;
+    });
     assert.is(await ask(idle!, [f.Q("SELECT 1")]), 'T D("1") C"SELECT 1" Z(I)');
     // It has no server yet, and gets none.
     fresh!.send(f.Q("SELECT 1"));

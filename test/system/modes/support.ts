@@ -127,6 +127,21 @@ export async function backendsWhere(
   );
 }
 
+/** A server whose client left in the middle of something is closed unless it has come clean in this time. */
+const RECOVERY_MS = 1000;
+
+/**
+ * Whether the next client gets the server of one that has left, as `attempt` says. Where that took longer than the
+ * pooler waits, as on a machine that stood still, another server is right and says nothing: then it is tried again.
+ */
+export async function isKept(attempt: () => Promise<boolean>): Promise<boolean> {
+  for (let tries = 5;; tries--) {
+    const began = performance.now();
+    const isSame = await attempt();
+    if (isSame || tries === 1 || performance.now() - began < RECOVERY_MS) return isSame;
+  }
+}
+
 /** Whether nobody has an advisory lock. */
 export async function noLocks(postgres: Postgres): Promise<boolean> {
   const rows = await postgres.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'");

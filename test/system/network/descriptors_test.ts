@@ -12,7 +12,7 @@ import { f } from "../../support/notation.ts";
 import { Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { DEFAULT_USERS, defaultSettings } from "../../support/pooler.ts";
 import { startPostgres } from "../../support/postgres.ts";
-import { openFiles, threadCpuSeconds } from "../../support/processes.ts";
+import { atRest, openFiles } from "../../support/processes.ts";
 import { RawClient, ServerError } from "../../support/raw_client.ts";
 import { freePort, tempDir } from "../../support/temp.ts";
 
@@ -34,7 +34,11 @@ async function startLimited(soft: number, hard: number): Promise<Pgweir> {
     iniFile,
     iniText({
       databases: { postgres: `host=127.0.0.1 port=${postgres.port} pool_size=5` },
-      pgbouncer: { ...defaultSettings(port, dir), max_client_conn: 1000, client_login_timeout: 60 },
+      pgbouncer: {
+        ...defaultSettings(port, dir),
+        max_client_conn: 1000,
+        client_login_timeout: 300,
+      },
     }),
   );
   const limits = `ulimit -Sn ${soft} && ulimit -Hn ${hard} && exec "$@"`;
@@ -46,15 +50,11 @@ async function startLimited(soft: number, hard: number): Promise<Pgweir> {
   return new Pgweir(server, port, dir, iniFile, false, {});
 }
 
-async function busiestThread(pid: number): Promise<number> {
-  const before = threadCpuSeconds(pid);
-  const started = performance.now();
-  await new Promise((done) => setTimeout(done, 1_500));
-  const seconds = (performance.now() - started) / 1000;
-  const shares = [...threadCpuSeconds(pid)].map(([id, used]) =>
-    (used - (before.get(id) ?? used)) / seconds
-  );
-  return Math.max(...shares);
+/** Asserts that a worker that can't accept says so once in 10 s, as it is meant to, and not each time it tries. */
+function saidNowAndThen(pooler: Pgweir, since: number): void {
+  const lines = pooler.log().split("accepting clients is paused").length - 1;
+  const most = 3 + (performance.now() - since) / 10_000;
+  assert.ok(lines <= most, `${lines} lines in the log`);
 }
 
 /** Logs clients in until one is refused. */
@@ -114,7 +114,7 @@ tests(
     for (const client of clients.slice(5)) assert.is(await client.replies(), RESULT);
     assert.is((await pooler.console("SHOW VERSION")).length, 1);
     assert.equal(await pooler.console("RELOAD"), []);
-    assert.ok(await busiestThread(pooler.pid) < 0.05);
+    await atRest(pooler.pid);
 
     // A place that comes free is given at once.
     await clients.pop()!.end();
@@ -133,13 +133,13 @@ tests("with nothing left to accept with it waits quietly, and begins again by it
   const files = openFiles(pooler.pid);
   const { clients } = await saturate(pooler);
   const silent: RawClient[] = [];
+  const began = performance.now();
   for (let i = 0; i < 100; i++) silent.push(await RawClient.connect(pooler));
   await until("the listener to rest", () => /accepting clients is paused/.test(pooler.log()));
   assert.ok(openFiles(pooler.pid) <= 128);
   assert.equal(await clients[0]!.query("SELECT 1"), [["1"]]);
-  assert.ok(await busiestThread(pooler.pid) < 0.05);
-  const lines = pooler.log().split("accepting clients is paused").length - 1;
-  assert.ok(lines <= 3, `${lines} lines in the log`);
+  await atRest(pooler.pid);
+  saidNowAndThen(pooler, began);
 
   for (const client of [...silent, ...clients]) client.close();
   const client = await until(
@@ -160,12 +160,12 @@ tests("with no memory to accept with it waits quietly as well", async () => {
       ini: { databases: { postgres: `host=127.0.0.1 port=${postgres.port}` } },
       prefix: ["python3", filter, String(errno)],
     });
+    const began = performance.now();
     const waiting = await RawClient.connect(pooler);
     const paused = `accepting clients is paused: ${errnoText(errno)}`;
     await until("the listener to rest", () => pooler.log().includes(paused));
-    assert.ok(await busiestThread(pooler.pid) < 0.05);
-    const lines = pooler.log().split("accepting clients is paused").length - 1;
-    assert.ok(lines <= 3, `${lines} lines in the log`);
+    await atRest(pooler.pid);
+    saidNowAndThen(pooler, began);
     waiting.close();
     await pooler.stop();
   }
@@ -186,7 +186,7 @@ tests("refused clients that do not close their side cost nobody else a descripto
     assert.is(await client.replies(), RESULT);
   }
   for (const client of refused) {
-    assert.is(await client.repliesUntilClosed({ timeoutMs: 30_000 }), "E(53300) closed");
+    assert.is(await client.repliesUntilClosed(), "E(53300) closed");
   }
   assert.not.match(pooler.log(), /Too many open files/);
   for (const client of [...clients, ...refused]) client.close();

@@ -33,7 +33,7 @@ const count = (where: string) =>
      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND (${where})`,
   ).then((rows) => Number(rows[0]!["n"]));
 const backends = (wanted: number, where: string) =>
-  until(`${wanted} backends ${where}`, async () => await count(where) === wanted, 30_000);
+  until(`${wanted} backends ${where}`, async () => await count(where) === wanted);
 
 type Leave = (client: RawClient) => void;
 const ways: readonly [string, Leave][] = [

@@ -17,6 +17,8 @@ export interface PairOptions {
   /** Of the database entry, beside host and port. */
   readonly database?: string;
   readonly userlist?: Readonly<Record<string, string>>;
+  /** Of `[users]`. */
+  readonly users?: Readonly<Record<string, string>>;
   readonly postgres?: PostgresOptions;
 }
 
@@ -33,6 +35,7 @@ export function startPooler(
   return startPgweir({
     ini: {
       databases: { "*": connectString(server, options.database) },
+      users: options.users ?? {},
       pgbouncer: { max_client_conn: 1000, ...options.settings },
     },
     ...(options.userlist === undefined ? {} : { userlist: options.userlist }),
