@@ -1,6 +1,6 @@
 // Hosts that are one mesh, over a cluster of nats-servers: they know of each other's workers, a cancel finds its
 // query on any host, and a host that is cut off from the others goes on without them.
-// limit: 360 s
+// limit: 600 s
 
 import { cancelKeyWorker } from "../../../shared/wire/mod.ts";
 import { assert, seededRandom, suite, until } from "../../support/harness.ts";
@@ -37,7 +37,7 @@ const sleeping = (count: number) =>
       "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
     );
     return Number(row![0]) === count;
-  }, 30_000);
+  }, 60_000);
 
 const sleep = (client: RawClient) => client.send(f.Q("SELECT pg_sleep(300)"));
 
@@ -81,30 +81,42 @@ async function clientsOf(host: MeshHost, each: number): Promise<RawClient[]> {
       else await client.end();
       return found.size === 2 && [...found.values()].every((some) => some.length === each);
     },
-    30_000,
+    120_000,
     0,
   );
   return [...found.values()].flat();
 }
 
-/** Runs short queries on a client until told to stop; an error is thrown then. */
-function keepAsking(client: RawClient): () => Promise<number> {
-  let over = false;
-  const asked = (async () => {
-    let count = 0;
-    while (!over) {
+/** Runs short queries on a client until told to end; an error is thrown then. */
+class Asking {
+  count = 0;
+  readonly #done: Promise<void>;
+  #over = false;
+
+  constructor(client: RawClient) {
+    this.#done = this.#run(client);
+    this.#done.catch(() => {});
+  }
+
+  async #run(client: RawClient): Promise<void> {
+    while (!this.#over) {
       client.send(f.Q("SELECT 1"));
-      assert.is(await client.replies(1, { timeoutMs: 5_000 }), 'T D C"SELECT 1" Z(I)');
-      count++;
+      assert.is(await client.replies(), 'T D C"SELECT 1" Z(I)');
+      this.count++;
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
-    return count;
-  })();
-  asked.catch(() => {});
-  return () => {
-    over = true;
-    return asked;
-  };
+  }
+
+  end(): Promise<void> {
+    this.#over = true;
+    return this.#done;
+  }
+}
+
+/** Waits until each has been answered several times more. */
+async function allGoOn(asking: readonly Asking[]): Promise<void> {
+  const goals = asking.map(({ count }) => count + 5);
+  await until("all to be served", () => asking.every(({ count }, at) => count >= goals[at]!));
 }
 
 const tests = suite(`a mesh of hosts (seed ${seed})`);
@@ -124,7 +136,7 @@ tests("hosts that start at the same instant have workers with ids of their own",
     const ready = await until("all workers", () => {
       const workers = presence.ready();
       return workers.length === 6 ? workers : null;
-    }, 30_000);
+    }, 60_000);
     assert.is(new Set(ready.map((worker) => worker.id)).size, 6);
     assert.equal(
       ready.map((worker) => worker.host).sort(),
@@ -149,7 +161,7 @@ tests("a cancel ends its query from whichever host it comes, and no other query"
   ])).flat();
   const homes = [north, north, north, north, south, south, west, west];
   const bystanders = await Promise.all(hosts.map((host) => host.login()));
-  const ends = bystanders.map(keepAsking);
+  const asking = bystanders.map((client) => new Asking(client));
   for (const runner of runners) sleep(runner);
   for (let round = 0; round < 200; round++) {
     await sleeping(runners.length);
@@ -162,16 +174,22 @@ tests("a cancel ends its query from whichever host it comes, and no other query"
     wrong[Math.floor(random() * wrong.length)]! ^= 1 << Math.floor(random() * 8);
     assert.is(await sendCancel(pick(hosts).clients, processId, wrong), "");
     assert.is(victim.unread, 0);
+    const began = performance.now();
     const closing = cancelAt(other, victim);
-    assert.is(await victim.replies(1, { timeoutMs: 30_000 }), CANCELLED, `round ${round}`);
     assert.is(await closing, "");
+    // Its owner has 5 s for it: a machine that stands still for that long has it given up.
+    const sent = performance.now() - began > 4_500 ? await cancelled(other, victim) : null;
+    if (sent === null) {
+      assert.is(await victim.replies(1, { timeoutMs: 30_000 }), CANCELLED, `round ${round}`);
+    } else await sent.settled();
     for (const runner of runners) {
       assert.is(runner.unread, 0);
       assert.is(runner.closeReason, null);
     }
     sleep(victim);
   }
-  for (const end of ends) assert.ok(await end() > 0);
+  await allGoOn(asking);
+  for (const each of asking) await each.end();
   await sleeping(runners.length);
   // All at once, each from another host than its own.
   const closings = runners.map((runner, at) =>
@@ -192,7 +210,7 @@ tests(
     const here = await clientsOf(north, 2);
     const there = await clientsOf(south, 1);
     const asking = await Promise.all(hosts.map((host) => host.login()));
-    const ends = asking.map(keepAsking);
+    const askers = asking.map((client) => new Asking(client));
     for (const client of [...here, ...there]) sleep(client);
     await sleeping(here.length + there.length);
     const logs = new Map(hosts.map((host) => [host, host.log()]));
@@ -218,6 +236,7 @@ tests(
     await Promise.all(sent.map((each) => each.settled()));
     for (const client of lost) sleep(client);
     await sleeping(here.length + there.length - 1);
+    await allGoOn(askers);
     network.healAll();
     // What was kept on the way comes before what is sent now.
     await Promise.all([
@@ -226,7 +245,8 @@ tests(
     ]);
     for (const client of lost) await client.readNothingFor(500);
     await Promise.all(lost.map((client, at) => cancelled([west, south][at]!, client)));
-    for (const end of ends) assert.ok(await end() > 0);
+    await allGoOn(askers);
+    for (const each of askers) await each.end();
     for (const [host, before] of logs) {
       assert.equal(host.log().slice(before.length).match(/^.* (ERROR|FATAL) .*$/gm) ?? [], []);
     }

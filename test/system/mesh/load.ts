@@ -15,7 +15,7 @@ export interface LoadError {
 const ANSWER = 'T D C"SELECT 1" Z(I)';
 const QUERY = f.Q("SELECT pg_sleep(0.02)");
 /** Beyond any wait for a slot that is right, and short enough to be told from a hang. */
-const PATIENCE_MS = 45_000;
+const PATIENCE_MS = 90_000;
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
@@ -48,7 +48,7 @@ export class Load {
   }
 
   /** Waits until so many more queries were answered. */
-  async progress(queries: number, timeoutMs = 30_000): Promise<void> {
+  async progress(queries: number, timeoutMs = 90_000): Promise<void> {
     const goal = this.answered + queries;
     await until(
       `${queries} more answers on ${this.host.name}`,

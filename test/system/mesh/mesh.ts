@@ -146,7 +146,7 @@ export class MeshHost {
     await server.ready(
       `pgweir on ${this.name}`,
       () => /^pgweir is ready/m.test(server.stdout()),
-      60_000,
+      120_000,
     );
   }
 
@@ -177,7 +177,7 @@ export class MeshHost {
   async stop(name: "SIGTERM" | "SIGQUIT" = "SIGTERM"): Promise<ProcessEnd | null> {
     const server = this.#process;
     this.#process = null;
-    const end = await server?.stop(name, 20_000) ?? null;
+    const end = await server?.stop(name, 60_000) ?? null;
     this.#logs += server?.output() ?? "";
     return end;
   }
@@ -229,7 +229,7 @@ export class Mesh {
           leaders.filter((leader) => leader === name).length * 2 > leaders.length
         );
       },
-      60_000,
+      120_000,
       50,
     );
   }
@@ -299,7 +299,7 @@ export async function makeMesh(options: MeshOptions): Promise<Mesh> {
   await until(
     "the nats-servers to be one cluster",
     async () => (await Promise.all(nats.map((node) => node.healthy()))).every(Boolean),
-    60_000,
+    120_000,
     50,
   );
   return mesh;

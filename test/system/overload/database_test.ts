@@ -1,6 +1,6 @@
 // `pgweir overload --database`: a real PostgreSQL is watched, found by itself or by what is said of it, also after a
 // restart; what is decided goes to all workers of the mesh, under the name of the database.
-// limit: 120 s
+// limit: 360 s
 // load: waits
 
 import { writeFileSync } from "node:fs";
@@ -19,7 +19,7 @@ needs("postgresql", "nats-server");
 
 const cli = resolve(import.meta.dirname!, "../../../services/cli.ts");
 const tests = suite("a database host's monitor");
-const patienceMs = 30_000;
+const patienceMs = 60_000;
 
 const postgres = await startPostgres();
 const nats = await startNats();

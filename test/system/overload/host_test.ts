@@ -1,6 +1,6 @@
 // A host of two workers on a nats-server: what is said to its supervisor's workers holds on each of them, warnings
 // of all monitors are shown, and limits on the event loop's lag follow a reload on each.
-// limit: 120 s
+// limit: 360 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

@@ -122,7 +122,8 @@ export async function shedCounts(
 /** How many of so many attempts were refused, and whether that is what the probability says. */
 export function isFair(refused: number, attempts: number, probability: number): boolean {
   const sigma = Math.sqrt(attempts * probability * (1 - probability));
-  return Math.abs(refused - attempts * probability) <= 3 * sigma;
+  // By chance alone beyond that once in a million.
+  return Math.abs(refused - attempts * probability) <= 5 * sigma;
 }
 
 const opened: RawClient[] = [];

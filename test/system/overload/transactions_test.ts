@@ -1,6 +1,6 @@
 // New transactions while a database is overloaded: how many are refused, what a client sees in each protocol and pool
 // mode, and who is spared. The decisions are made up, the bus and PostgreSQL are real.
-// limit: 120 s
+// limit: 480 s
 
 import { notation } from "../../support/notation.ts";
 import { concatBytes, parseErrorFields } from "../../../shared/wire/mod.ts";
@@ -15,6 +15,7 @@ import { type Postgres, startPostgres } from "../../support/postgres.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { tempDir } from "../../support/temp.ts";
 import { type Fleet, startFleet } from "../cancel/fleet.ts";
+import { waiting } from "../modes/support.ts";
 import { closeAll, isFair, Monitor, open, overload, shedCounts } from "./support.ts";
 
 needs("postgresql");
@@ -387,7 +388,7 @@ tests("a client that waits for a server is not refused any more", async () => {
   for (const holder of holders) await holder.query("BEGIN");
   const waiter = await open(pooler, "shop");
   waiter.send(f.Q("SELECT 1"));
-  await waiter.readNothingFor(50);
+  await waiting(pooler, 1, "shop");
   await monitor.decide(pooler, "shop", { transactions: 1 });
   for (const holder of holders) await holder.query("COMMIT");
   assert.is(await waiter.replies(), 'T D C"SELECT 1" Z(I)');
