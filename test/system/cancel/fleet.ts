@@ -72,7 +72,7 @@ export class Fleet {
         (own.length < each ? own : surplus).push(client);
         return [...perWorker.values()].every((list) => list.length === each);
       },
-      30_000,
+      60_000,
       0,
     );
     for (const client of surplus) await client.end();

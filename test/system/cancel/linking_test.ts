@@ -37,7 +37,7 @@ test("each of them reaches its query, in the queue, on the way and on the server
         const rows = await pooler.console("SHOW POOLS");
         return rows.some((row) => row["cl_waiting"] === "6");
       },
-      10_000,
+      30_000,
       0,
     );
     await Promise.all(clients.map((client) => client.cancel()));

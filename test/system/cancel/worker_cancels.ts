@@ -118,6 +118,10 @@ export async function runWorkerCancels(name: string, startBroker: StartBroker): 
     }
     // Of those that name a worker of the fleet, each is asked of that worker at most once.
     assert.ok(asked() <= 4 * forged.length, `asked ${asked()} times`);
+    // A broker sends in order: what was asked before has come now.
+    const pongs = () => listener.text.match(/^PONG/gm)?.length ?? 0;
+    await listener.write("PING\r\n");
+    await until("the broker's answer", () => pongs() > 1);
     const before = asked();
     // A worker that is asked for a key of another one says so and asks nobody.
     const { outcome } = await bus.request(
