@@ -102,7 +102,10 @@ export function signal(pid: number, name: NodeJS.Signals): void {
 /** Stops a process (SIGSTOP) and waits until it runs no more: on a busy machine it may read on for a while. */
 export async function freeze(pid: number): Promise<void> {
   signal(pid, "SIGSTOP");
-  await until(`process ${pid} to stop`, () => processInfo(pid)?.state === "T", 30_000);
+  await until(`process ${pid} to stop`, () => {
+    const threads = readdirSync(`/proc/${pid}/task`);
+    return threads.every((thread) => processInfo(Number(thread))?.state === "T");
+  });
 }
 
 /** Number of open file descriptors of a process, 0 when it is gone. */

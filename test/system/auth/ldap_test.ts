@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { CertificateAuthority } from "../../support/certificates.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
-import { startPgweir } from "../../support/pgweir.ts";
+import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { READER, startSlapd, SUFFIX } from "../../support/slapd.ts";
@@ -186,11 +186,20 @@ const rows: readonly (readonly [
   ],
 ];
 
+/** How a login ends; a worker waits only some seconds for slapd, and who was hit by that comes again. */
+async function endOf(of: Pgweir, database: string, user: string, password: string) {
+  for (let attempt = 1;; attempt++) {
+    const before = of.log().length;
+    const end = await loginEnd(of, database, user, password);
+    if (attempt === 5 || !/ WARNING .*: timeout$/m.test(of.log().slice(before))) return end;
+  }
+}
+
 for (const [database, user, password, end, log] of rows) {
   const how = password === RIGHT ? "right" : password === WRONG ? "wrong" : "empty";
   tests(`${database}: "${user}" with the ${how} password`, async () => {
     const before = pooler.log().length;
-    assert.is(await loginEnd(pooler, database, user, password), end);
+    assert.is(await endOf(pooler, database, user, password), end);
     if (log === undefined) return;
     const said = () => pooler.log().slice(before);
     await until(`the log to have ${log}`, () => said().includes(log));
@@ -201,10 +210,10 @@ for (const [database, user, password, end, log] of rows) {
 }
 
 tests("auth_ldap_options: nobody need be in the auth_file, and each reload counts", async () => {
-  assert.is(await loginEnd(whole, "shop", "ann", RIGHT), "in");
-  assert.is(await loginEnd(whole, "shop", "ann", WRONG), refused);
-  assert.is(await loginEnd(whole, "nowhere", "ann", WRONG), refused);
-  assert.is(await loginEnd(whole, "nowhere", "ann", RIGHT), "3D000 no such database: nowhere");
+  assert.is(await endOf(whole, "shop", "ann", RIGHT), "in");
+  assert.is(await endOf(whole, "shop", "ann", WRONG), refused);
+  assert.is(await endOf(whole, "nowhere", "ann", WRONG), refused);
+  assert.is(await endOf(whole, "nowhere", "ann", RIGHT), "3D000 no such database: nowhere");
   const reload = (options: string) => {
     whole.rewrite({
       databases: { shop: server, other: server },
@@ -237,19 +246,27 @@ tests("every login is checked anew", async () => {
 });
 
 tests("a server that does not answer stops its own logins only", async () => {
-  slapd.pause();
-  let ended = 0;
-  const waiting = Array.from(
-    { length: 40 },
-    () => loginEnd(pooler, "simple", "ann", RIGHT).finally(() => ended++),
-  );
-  try {
-    for (let i = 0; i < 5; i++) assert.is(await loginEnd(pooler, "here", "local", ""), "in");
-    assert.is(ended, 0);
-  } finally {
-    slapd.resume();
+  for (let attempt = 1;; attempt++) {
+    await slapd.pause();
+    const began = performance.now();
+    let ended = 0;
+    const waiting = Array.from(
+      { length: 40 },
+      () => loginEnd(pooler, "simple", "ann", RIGHT).finally(() => ended++),
+    );
+    let hadEnded = 0;
+    try {
+      for (let i = 0; i < 5; i++) assert.is(await loginEnd(pooler, "here", "local", ""), "in");
+      hadEnded = ended;
+    } finally {
+      slapd.resume();
+    }
+    const ends = await Promise.all(waiting);
+    // A worker gives a server up after 5 s: a machine that took as long shows nothing.
+    if (performance.now() - began > 4_500 && attempt < 5) continue;
+    assert.is(hadEnded, 0);
+    return assert.equal([...new Set(ends)], ["in"]);
   }
-  assert.equal([...new Set(await Promise.all(waiting))], ["in"]);
 });
 
 tests("no secret is in the log or the console", async () => {

@@ -73,7 +73,6 @@ const pooler = await startPgweir({
       auth_hba_file: hba,
       auth_ident_file: ident,
       max_client_conn: 500,
-      client_login_timeout: 3,
       scram_iterations: 64,
       admin_users: "app",
     },
@@ -272,7 +271,7 @@ tests(`${logins} logins go wrong, and nobody else notices`, async () => {
   const serving = (async () => {
     while (!isOver) {
       const begun = performance.now();
-      assert.equal(await bystander.query("SELECT 'well'", 20_000), [["well"]]);
+      assert.equal(await bystander.query("SELECT 'well'"), [["well"]]);
       longestMs = Math.max(longestMs, performance.now() - begun);
       answers++;
       await new Promise((resolve) => setTimeout(resolve, 5));
@@ -286,6 +285,8 @@ tests(`${logins} logins go wrong, and nobody else notices`, async () => {
     return rows.find((row) => row["list"] === "used_clients")?.["items"] === "2";
   };
   const bystanders = await RawClient.login(pooler, { ...login, database: "pgbouncer" });
+  // From here on: who logs in as it should is not to be hurried.
+  await bystanders.query("SET client_login_timeout = 3");
   // Code is compiled and heaps find their size.
   const warm = Math.floor(logins / 4);
   await attempts(0, warm);
@@ -301,6 +302,7 @@ tests(`${logins} logins go wrong, and nobody else notices`, async () => {
   });
   isOver = true;
   await serving;
+  await bystanders.query("SET client_login_timeout = 60");
   const fresh = await RawClient.login(pooler, login);
   assert.equal(await fresh.query("SELECT 1"), [["1"]]);
   for (const client of [fresh, bystander, bystanders]) await client.end();

@@ -198,7 +198,13 @@ tests("strangers look and take as long as users whose secrets are SCRAM secrets"
       userlist: { hashed: stored40k },
     });
     const took: Record<string, number[]> = { hashed: [], stranger: [] };
-    for (let i = 0; i < 20; i++) {
+    const medians = () => Object.values(took).map(median) as [number, number];
+    const isAlike = () => {
+      const [known, stranger] = medians();
+      return stranger > known / 2 && stranger < known * 2;
+    };
+    // What differs each time still differs after many times, which noise does not.
+    for (let i = 0; i < 20 || (i < 400 && !isAlike()); i++) {
       for (const [user, times] of Object.entries(took)) {
         const at = performance.now();
         const seen = await attempt(pooler, user, "postgres", `wrong ${i}`);
@@ -206,8 +212,7 @@ tests("strangers look and take as long as users whose secrets are SCRAM secrets"
         assert.is(seen.replies, auth === "plain" ? "R E(28P01)" : "R R E(28P01)");
       }
     }
-    const [known, stranger] = Object.values(took).map(median);
-    assert.ok(stranger! > known! / 2 && stranger! < known! * 2, `${auth}: ${known} ${stranger} ms`);
+    assert.ok(isAlike(), `${auth}: ${medians().join(" ")} ms`);
     await pooler.stop();
   }
 });
