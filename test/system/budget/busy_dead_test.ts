@@ -1,12 +1,11 @@
 // A worker is killed while its backends are at work: PostgreSQL does not notice before they are done. With a login
 // for the coordinator (budget_auth) their slots are given again only when the backends are gone.
-// limit: 240 s
+// limit: 400 s
 // load: waits
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { startNats } from "../../support/nats.ts";
 import { findProgram, needs } from "../../support/needs.ts";
-import { f } from "../../support/notation.ts";
 import { signal } from "../../support/processes.ts";
 import {
   assertNeverRefused,
@@ -16,6 +15,8 @@ import {
   note,
   ownerOf,
   patienceMs,
+  pause,
+  runUntilTold,
   startHost,
   startLimitedPostgres,
   workerIdOf,
@@ -24,7 +25,9 @@ import {
 needs("postgresql");
 
 const limit = 8;
-const slow = "SELECT pg_sleep(3)";
+const slow = "SELECT /* slow */";
+/** In seconds. */
+const lease = 3;
 
 const tests = suite("a worker that dies while its backends work");
 
@@ -40,7 +43,7 @@ for (const bus of ["embedded bus", "nats-server"]) {
       nats,
       pgbouncer: { default_pool_size: limit, max_db_connections: limit },
       pgweir: {
-        budget_lease: 3,
+        budget_lease: lease,
         budget_auth: "user=postgres dbname=postgres",
       },
     });
@@ -50,21 +53,26 @@ for (const bus of ["embedded bus", "nats-server"]) {
     const worker = workerIdOf(dying);
     const idle = [...clients.values()].flat().filter((client) => ownerOf(client) !== worker);
     for (const client of idle) client.close();
-    for (const client of clients.get(worker)!) client.send(f.Q(slow));
-    const busy = () => watch.now.filter(({ query, state }) => query === slow && state === "active");
+    const work = await runUntilTold(postgres, clients.get(worker)!, slow);
+    const busy = () =>
+      watch.now.filter(({ query, state }) => query.startsWith(slow) && state === "active");
     await until("them to run", () => busy().length === 5, patienceMs);
     const load = new Load(host, { clients: 60, sleepMs: 20 });
     load.loses(worker);
     await until("the rest to be in use", () => watch.active === limit, patienceMs);
     signal(dying, "SIGKILL");
     const began = performance.now();
-    // Those who are left have what is left, as long as they run.
+    // Those who are left have what is left, as long as they run: for longer than what the dead worker has leased.
     await load.more(60);
+    await pause(2_000 * lease);
+    await watch.fresh();
+    assert.is(busy().length, 5);
+    work.end();
     await until("them to be done", () => busy().length === 0, patienceMs);
     note(
       `the backends of the dead worker ran for ${Math.round(performance.now() - began)} ms more`,
     );
-    await until("all slots to be in use", () => watch.active === limit, 15_000, 10);
+    await until("all slots to be in use", () => watch.active === limit, patienceMs, 10);
     note(`all slots were in use ${Math.round(performance.now() - began)} ms after its death`);
     await load.stop();
     assert.equal(load.errors, []);

@@ -1,6 +1,6 @@
 // Limits on clients are those of the whole host, whatever workers the kernel gives the clients to: the last one
 // gets in, the next does not, and one that leaves makes room for one. In static mode each worker has its part.
-// limit: 240 s
+// limit: 400 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

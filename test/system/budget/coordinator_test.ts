@@ -1,6 +1,6 @@
 // No coordinator is there when the first clients come: they wait for one, and are told for whom they waited when
 // they have waited long enough. Where limits are divided there is no coordinator to wait for.
-// limit: 240 s
+// limit: 400 s
 // load: waits
 
 import { assert, suite, until } from "../../support/harness.ts";

@@ -1,5 +1,5 @@
 // One limit for several workers over the embedded bus; the faults are in exactness.ts.
-// limit: 240 s
+// limit: 400 s
 // load: waits
 
 import { needs } from "../../support/needs.ts";

@@ -43,7 +43,7 @@ export async function runExactness(name: string, nats: NatsServer | null): Promi
   async function allInUse(): Promise<void> {
     const began = performance.now();
     await watch.fresh();
-    await until("all slots to be in use", () => watch.active === limit, 15_000, 10);
+    await until("all slots to be in use", () => watch.active === limit, patienceMs, 10);
     note(`all ${limit} slots in use after ${Math.round(performance.now() - began)} ms`);
   }
 

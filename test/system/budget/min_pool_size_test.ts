@@ -1,7 +1,7 @@
 // min_pool_size in a fleet: each worker keeps its part for clients it has, within all limits; and what is kept for
 // nobody is the first that others get, who then keep it.
 // load: waits
-// limit: 240 s
+// limit: 400 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

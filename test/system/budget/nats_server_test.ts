@@ -1,5 +1,5 @@
 // One limit for several workers over a real nats-server; the faults are in exactness.ts.
-// limit: 240 s
+// limit: 400 s
 // load: waits
 
 import { startNats } from "../../support/nats.ts";

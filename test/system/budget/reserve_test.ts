@@ -1,7 +1,7 @@
 // The reserve of a pool is one for the whole fleet: used when clients have waited, by whichever worker, and never
 // more than its size, whatever dies.
 // load: waits
-// limit: 240 s
+// limit: 400 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

@@ -1,6 +1,6 @@
 // The kernel spreads connections without regard to load: all the work may be on one of the workers. Slots follow
 // it, from wherever they were idle, as often as it moves.
-// limit: 240 s
+// limit: 400 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
@@ -32,7 +32,7 @@ class WorkerWork extends Work {
   readonly worker: number;
 
   constructor(worker: number) {
-    super(clients.get(worker)!, `SELECT pg_sleep(0.02) /* worker ${worker} */`);
+    super(clients.get(worker)!, `SELECT pg_sleep(0.05) /* worker ${worker} */`);
     this.worker = worker;
   }
 

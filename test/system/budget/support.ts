@@ -10,6 +10,7 @@ import { cancelKeyWorker } from "../../../shared/wire/mod.ts";
 import { assert, until } from "../../support/harness.ts";
 import { ManagedProcess } from "../../support/managed_process.ts";
 import type { NatsServer } from "../../support/nats.ts";
+import { f } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { type Postgres, startPostgres } from "../../support/postgres.ts";
 import { type Login, RawClient, ServerError, type Target } from "../../support/raw_client.ts";
@@ -17,7 +18,7 @@ import { type Login, RawClient, ServerError, type Target } from "../../support/r
 export type Settings = Readonly<Record<string, string | number>>;
 
 /** For whatever a test waits for: it must come, and when is not what is tested. */
-export const patienceMs = 30_000;
+export const patienceMs = 60_000;
 
 export const login: Login = { user: "app", database: "app" };
 
@@ -245,6 +246,22 @@ export async function all(clients: readonly RawClient[], sql: string): Promise<(
   return results.map((rows) => rows[0]![0]!);
 }
 
+/**
+ * Has each of some clients run a query until `end` is called: as long as a test needs it to, whatever PostgreSQL's
+ * backends do not notice meanwhile. No other queries are on the lock.
+ */
+export async function runUntilTold(
+  postgres: Postgres,
+  clients: readonly RawClient[],
+  sql: string,
+  database = "postgres",
+): Promise<{ end(): void }> {
+  const holder = await RawClient.login(postgres, { user: "postgres", database });
+  await holder.query("SELECT pg_advisory_lock(4711)");
+  for (const client of clients) client.send(f.Q(`${sql} pg_advisory_xact_lock_shared(4711)`));
+  return { end: () => holder.close() };
+}
+
 // --- clients that never stop
 
 /** Runs a query on each of some clients again and again until it is stopped. */
@@ -255,7 +272,7 @@ export class Work {
 
   constructor(clients: readonly RawClient[], sql = "SELECT pg_sleep(0.02)") {
     this.#loops = clients.map(async (client) => {
-      while (!this.#stopped) await client.query(sql, patienceMs);
+      while (!this.#stopped) await client.query(sql, 2 * patienceMs);
     });
     // It is awaited when it is stopped, which may be later than an error.
     for (const loop of this.#loops) loop.catch(() => {});
@@ -332,7 +349,7 @@ export class Load {
       try {
         client ??= await RawClient.login(this.#target, this.#login);
         const value = `${index}/${n}`;
-        const rows = await client.query(this.#sql(value), 60_000);
+        const rows = await client.query(this.#sql(value), 2 * patienceMs);
         if (rows[0]?.[0] !== value) this.errors.push(`read ${rows[0]?.[0]}, wanted ${value}`);
         this.transactions++;
         const owner = ownerOf(client);

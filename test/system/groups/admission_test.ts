@@ -1,6 +1,6 @@
 // Resource groups in one worker: who is let in, who waits, and how each way in which a wait or what was let in can end
 // gives its place back. A transaction that is open is what runs, so that hardly anything here depends on time.
-// limit: 180 s
+// limit: 240 s
 
 import { concatBytes } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";

@@ -1,7 +1,7 @@
 // Limits of resource groups over four workers that share them: group a may run 2, group b 6, and both together 6. Clients
 // of both hammer all workers; what runs is counted in PostgreSQL, by locks that each transaction takes and holds to its
 // end: one that found no lock free would be one too many, however short that lasted, and would fail.
-// limit: 180 s
+// limit: 300 s
 
 import { setTimeout as delay } from "node:timers/promises";
 import { assert, suite, until } from "../../support/harness.ts";
@@ -75,7 +75,7 @@ class Load {
   async #loop(client: RawClient): Promise<void> {
     while (!this.#ends) {
       try {
-        await client.query(this.#query, 30_000);
+        await client.query(this.#query, 120_000);
         this.done++;
       } catch (error) {
         this.errors.push(String(error));
@@ -111,9 +111,14 @@ async function sample(): Promise<Sample> {
   return { total, a: ofA, b: ofB };
 }
 
-async function samples(count = SAMPLES): Promise<Sample[]> {
+/** Looks so many times, and on until `isEnough`: on a busy machine seldom all run at the moment of a look. */
+async function samples(
+  count = SAMPLES,
+  isEnough: (all: readonly Sample[]) => boolean = () => true,
+): Promise<Sample[]> {
   const all: Sample[] = [];
-  while (all.length < count) {
+  const deadline = performance.now() + 40_000;
+  while (all.length < count || (!isEnough(all) && performance.now() < deadline)) {
     all.push(await sample());
     await delay(SAMPLE_MS);
   }
@@ -135,18 +140,21 @@ tests(
   "no more run than the groups may, of each and of both together, and that many do",
   async () => {
     await Promise.all([a.start(), b.start()]);
-    const all = await samples();
+    const isDone = () => a.done > 50 && b.done > 50;
+    const all = await samples(SAMPLES, (all) => {
+      return isDone() && most(all, "total") >= TOTAL && most(all, "a") >= MOST_OF_A;
+    });
     assert.is(most(all, "total"), TOTAL);
     assert.is(most(all, "a"), MOST_OF_A);
     assert.equal([...a.errors, ...b.errors], []);
-    assert.ok(a.done > 50 && b.done > 50, `${a.done} of a, ${b.done} of b`);
+    assert.ok(isDone(), `${a.done} of a, ${b.done} of b`);
   },
 );
 
 tests("with one group idle the other uses all that both may", async () => {
   await a.stop();
   await until("b to run all", async () => (await sample()).b === TOTAL);
-  const all = await samples();
+  const all = await samples(SAMPLES, (all) => most(all, "b") >= TOTAL);
   assert.is(most(all, "b"), TOTAL);
   assert.is(most(all, "total"), TOTAL);
   assert.equal([...a.errors, ...b.errors], []);
@@ -156,7 +164,8 @@ tests("a reload that shrinks the groups lets end what runs, and holds from then 
   pooler.rewrite(ini(SHRUNK));
   await pooler.console("RELOAD");
   await until("no more to run", async () => most(await samples(10), "total") <= SHRUNK);
-  assert.is(most(await samples(), "total"), SHRUNK);
+  const all = await samples(SAMPLES, (all) => most(all, "total") >= SHRUNK);
+  assert.is(most(all, "total"), SHRUNK);
   pooler.rewrite(ini(TOTAL));
   await pooler.console("RELOAD");
   await until("all to run again", async () => (await sample()).total === TOTAL);

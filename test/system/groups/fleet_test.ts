@@ -1,19 +1,21 @@
 // The limits of resource groups are those of all workers together: four workers, a group of 2 and one of 6 under a
 // parent of 6, and clients of both on every worker. What PostgreSQL runs is looked at every 20 ms.
-// limit: 240 s
+// limit: 400 s
 
 import { cancelKeyWorker } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
-import { f } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { signal } from "../../support/processes.ts";
 import { RawClient } from "../../support/raw_client.ts";
-import { workerIdOf } from "../budget/support.ts";
+import { pause, runUntilTold, workerIdOf } from "../budget/support.ts";
 import { GroupLoad, GroupWatch } from "./group_load.ts";
 
 needs("postgresql");
+
+/** In seconds. */
+const lease = 3;
 
 const tests = suite("resource groups of a fleet");
 const postgres = await startPostgres({ settings: { max_connections: "60" } });
@@ -82,7 +84,7 @@ tests(
     await until(
       "another worker",
       () => pooler.workerPids().length === 4 && !pooler.workerPids().includes(victim!),
-      30_000,
+      60_000,
     );
     watch.forget();
     await watch.reached(6);
@@ -128,7 +130,7 @@ tests(
   async () => {
     const pooler = await start(
       { a: "max_concurrent_queries=4 queue_timeout=0", b: "" },
-      { budget_auth: "user=postgres dbname=postgres", budget_lease: 3 },
+      { budget_auth: "user=postgres dbname=postgres", budget_lease: lease },
       2,
     );
     const byWorker = new Map<number, RawClient[]>();
@@ -146,14 +148,23 @@ tests(
     const others = [...byWorker.values()].filter((clients) => clients !== slow).flat();
     for (const client of others) client.close();
     watch.restart();
-    for (const client of slow) client.send(f.Q("/* run a */ SELECT pg_sleep(4)"));
+    const work = await runUntilTold(postgres, slow, "/* run a */ SELECT", "app");
     await watch.reached(3, "a");
     const worker = cancelKeyWorker(slow[0]!.key!.processId, slow[0]!.key!.secret);
     const pid = pooler.workerPids().find((each) => workerIdOf(each) === worker);
     signal(pid!, "SIGKILL");
     const left = load(pooler, "a", 16);
     await left.progress(20);
+    // For longer than what the dead worker has leased.
+    await pause(2_000 * lease);
+    assert.is(watch.ever("a"), 4);
+    work.end();
     // All again once those have ended.
+    await until("those to have ended", async () => {
+      const rows = await postgres.backends();
+      return !rows.some(({ query, state }) => state === "active" && query.includes("4711"));
+    });
+    watch.forget();
     await watch.reached(4, "a");
     await left.progress(60);
     await left.stop();

@@ -68,7 +68,7 @@ export class GroupLoad {
         this.#workers.add(cancelKeyWorker(processId, secret));
         this.#logins++;
         while (!this.#over) {
-          await client.query(`/* run ${this.#group} */ SELECT pg_sleep(0.03)`);
+          await client.query(`/* run ${this.#group} */ SELECT pg_sleep(0.03)`, 120_000);
           this.answered++;
         }
         await client.end();
