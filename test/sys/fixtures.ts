@@ -55,7 +55,7 @@ export class Rig {
   }
 
   /** Runs the reactor until `probe` says true; throws naming `what` after `timeoutMs`. */
-  async until(what: string, probe: () => boolean, timeoutMs = 10_000): Promise<void> {
+  async until(what: string, probe: () => boolean, timeoutMs = 60_000): Promise<void> {
     if (probe()) return;
     let isOver = false;
     const ticker = this.reactor.every(5, () => {});

@@ -22,7 +22,7 @@ for (const command of ["pooler", "up"]) {
     assert.ok(instance.log().startsWith("from before\n"));
     // What the workers of a supervised host say is among it.
     await until("the login", () => / LOG C-.* login attempt/.test(instance.log()));
-    assert.match(running.stderr(), / LOG C-.* login attempt/);
+    await until("it there too", () => / LOG C-.* login attempt/.test(running.stderr()));
     await running.stop();
     assert.is(`from before\n${running.stderr()}`, instance.log());
   });

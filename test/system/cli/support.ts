@@ -42,7 +42,7 @@ export class Folder {
   /** Waits for the end. */
   async run(...words: string[]): Promise<Run> {
     const run = await this.launch(...words);
-    const end = await run.ended(30_000);
+    const end = await run.ended(100_000);
     return { ...end, stdout: run.stdout(), stderr: run.stderr() };
   }
 }

@@ -65,7 +65,11 @@ if (isRoot) {
     const instance = await Instance.make();
     instance.configure({ pidfile: instance.pidfile, user: "nobody" });
     const running = await instance.start("up");
-    const children = childrenOf(running.pid);
+    // Two workers and a coordinator.
+    const children = await until("all to be started", () => {
+      const found = childrenOf(running.pid);
+      return found.length >= 3 ? found : null;
+    });
     assert.is(children.length, 3);
     for (const pid of [running.pid, ...children]) {
       assert.is(idsOf(`/proc/${pid}`).uids, four(nobody.uid));

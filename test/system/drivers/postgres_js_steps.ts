@@ -167,7 +167,7 @@ export function postgresJsSteps(tests: Test, side: Side): void {
             return;
           }
           const rescued = sql.begin(async (sql) => {
-            await sql`SET LOCAL statement_timeout = 100`;
+            await sql`SET LOCAL statement_timeout = 1000`;
             const late = sql.savepoint((sql) => sql`SELECT pg_sleep(300), ${own}::text`);
             assert.is(await codeOf(late), "57014");
             await sql`SET LOCAL statement_timeout = 0`;

@@ -137,7 +137,7 @@ def timeouts(index, tag):
         for n in range(2):
             with conn.transaction():
                 if index % 4 == 0:
-                    conn.execute("SET LOCAL statement_timeout = 100")
+                    conn.execute("SET LOCAL statement_timeout = 1000")
                     fails(errors.QueryCanceled, lambda: savepoint(conn, "SELECT pg_sleep(300)"))
                     conn.execute("SET LOCAL statement_timeout = 0")
                 else:
