@@ -1,6 +1,7 @@
 // Random lives of many connections at once: sends of all sizes, pauses, half-closes, resets and
 // closes in any order, with what must always hold checked at every step. The seed is in every
 // failure; a run is replayed by putting it into SEEDS (the kernel's timing is not replayed).
+// limit: 240 s
 
 import { readdirSync } from "node:fs";
 import { assert, seededRandom, suite } from "../support/harness.ts";

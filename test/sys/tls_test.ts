@@ -1,6 +1,7 @@
 // TLS under a Stream, where it differs from a plain one: handshakes that fail or never end, what comes first on a
 // connection, records cut anywhere, certificates. That bytes arrive in order and with back-pressure is tested together
 // with plain streams (back_pressure_test.ts, echo_test.ts, stream_fuzz_test.ts).
+// limit: 300 s
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,5 +1,6 @@
 // Users that are in no auth_file, found by auth_query: with every kind of secret and every method, while they are
 // made, changed, expired and dropped; the query as PgBouncer asks it, on a pool of auth_user.
+// limit: 300 s
 
 import { md5Secret } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";

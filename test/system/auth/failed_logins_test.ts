@@ -1,5 +1,6 @@
 // What ends a login before, in or after the proof leaves nothing behind: no client is counted, no look-up waits, and as
 // many clients as are allowed get in afterwards.
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

@@ -1,5 +1,6 @@
 // auth_type = hba with a real worker: which rule a client comes under by its socket, database and user, what each
 // method asks of it, who it is by its system user, and what a refused client is told.
+// limit: 240 s
 
 import { execFile, execFileSync } from "node:child_process";
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";

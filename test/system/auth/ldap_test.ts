@@ -1,6 +1,7 @@
 // Logins by LDAP with a real worker and a real slapd: by a name made of the user's and by one that is looked for, in
 // clear, by StartTLS and by LDAPS, with several servers; who is refused, what the log says, and that a server
 // which does not answer stops nobody else.
+// limit: 240 s
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,5 +1,6 @@
 // auth_query when its server is down, slow, ends in the middle or speaks nonsense: each login has an error that a
 // driver can act on, in time, that tells strangers nothing; and logins work again when the server does.
+// limit: 240 s
 
 import {
   Backend,

@@ -1,5 +1,6 @@
 // Logging in by every method on both sides at once: clients with md5, SCRAM and clear text, stored secrets of every
 // kind, and a PostgreSQL that asks each of its users for another one.
+// limit: 240 s
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";

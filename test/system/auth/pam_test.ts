@@ -1,5 +1,6 @@
 // Logins by PAM with a real worker and the system's libpam: who gets in, what a refused client and the log are told, and
 // that a module which does not come to its end stops nobody else, nor the end of the worker.
+// limit: 240 s
 
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";

@@ -1,5 +1,6 @@
 // Passwords that are no plain ASCII, and long ones: a spelling that PostgreSQL takes for the right one is taken here,
 // by SCRAM and in clear text, from clients and towards servers; what is too long is refused, never cut.
+// limit: 240 s
 
 import {
   deriveScramSecret,

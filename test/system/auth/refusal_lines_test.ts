@@ -1,5 +1,6 @@
 // What the log says of logins that fail, towards clients and towards servers: the lines of PgBouncer 1.24, which
 // alerts wait for, also where the client is told more.
+// limit: 240 s
 
 import { execFile } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";

@@ -1,5 +1,6 @@
 // No password is stored anywhere: the auth_file has the SCRAM secrets of pg_authid, and PostgreSQL takes nothing but
 // SCRAM. What a client proves with is what the worker logs in with, as long as the server's secret is the same.
+// limit: 240 s
 
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";

@@ -1,5 +1,6 @@
 // What somebody without a password can learn: nothing. Whether a user or a database exists, which secrets are stored
 // and which servers are down is told after the proof only, and all failures look the same, on every worker.
+// limit: 300 s
 
 import {
   Backend,

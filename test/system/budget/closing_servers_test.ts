@@ -1,6 +1,7 @@
 // A server connection that was closed here and not yet by PostgreSQL still is one of those that PostgreSQL allows:
 // its slot is given again only when PostgreSQL has closed. Shown with a server that takes its time to close.
 // load: waits
+// limit: 240 s
 
 import { Frontend, type Message } from "../../../shared/wire/mod.ts";
 import { type FakeSession, queryText, startFakePostgres } from "../../support/fake_postgres.ts";

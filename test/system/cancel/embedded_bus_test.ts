@@ -1,5 +1,5 @@
 // Cancels between workers over the embedded bus; the cases are in worker_cancels.ts.
-// limit: 240 s
+// limit: 400 s
 
 import { startEmbedded } from "../../bus/brokers.ts";
 import { needs } from "../../support/needs.ts";

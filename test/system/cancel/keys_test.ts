@@ -1,5 +1,6 @@
 // Cancel keys as clients see them: their length in each protocol version, that they can't be guessed, and what
 // comes of wrong ones. Towards the server: keys of any length it may give.
+// limit: 240 s
 
 import { cancelRequest } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";

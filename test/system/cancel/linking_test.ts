@@ -1,5 +1,6 @@
 // Cancels for queries that begin at this moment: the client has just been given a server that is being brought to
 // its parameters. Some drivers send one cancel only, and wait for ever for what it did not reach.
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";

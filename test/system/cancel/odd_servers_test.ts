@@ -1,4 +1,5 @@
 // Cancel keys of servers that are no plain PostgreSQL: none at all, two, one out of place, and another pooler's.
+// limit: 240 s
 
 import { backendKeyData, type Message } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";

@@ -1,4 +1,5 @@
 // Cancels on a supervised host, `pgweir up`, whose workers die and are replaced.
+// limit: 240 s
 
 import { cancelKeyWorker } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";

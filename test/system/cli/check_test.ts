@@ -1,5 +1,6 @@
 // `pgweir check`, and the commands that start something: all problems of a file, with their places, and how the
 // process ends.
+// limit: 240 s
 
 import { assert, suite } from "../../support/harness.ts";
 import { Folder } from "./support.ts";

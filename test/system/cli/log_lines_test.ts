@@ -1,5 +1,6 @@
 // The log beside that of PgBouncer for the same actions: what it writes about clients and servers is written in the
 // same words, since people and programs watch for them. More may be written.
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
@@ -21,7 +22,7 @@ const options = {
       down: "host=127.0.0.1 port=1",
       missing: `host=127.0.0.1 port=${postgres.port} dbname=nodb`,
     },
-    pgbouncer: { auth_type: "md5", query_wait_timeout: 1, stats_period: 1 },
+    pgbouncer: { auth_type: "md5", stats_period: 1 },
   },
   userlist: { postgres: "secret", admin: "secret", stranger: "secret" },
 };
@@ -66,10 +67,44 @@ async function logged(
   return lines();
 }
 
+/** Does something with a short query_wait_timeout: who is not to be refused may wait as long as it takes. */
+async function hurried(
+  pooler: Pooler,
+  action: (pooler: Pooler) => Promise<string[]>,
+): Promise<string[]> {
+  const set = async (seconds: number) => {
+    const logins = (text: string) =>
+      linesOf(pooler.log()).filter((line) => line.includes("/admin@") && line.includes(text))
+        .length;
+    const before = logins(" closing because: ");
+    const console = await RawClient.login(pooler, {
+      ...login,
+      user: "admin",
+      database: "pgbouncer",
+    });
+    await console.query(`SET query_wait_timeout = ${seconds}`);
+    await console.end();
+    // What it has written of this is none of the action's lines.
+    await until("the console's last line", () => logins(" closing because: ") > before);
+  };
+  await set(1);
+  try {
+    return await action(pooler);
+  } finally {
+    await set(120);
+  }
+}
+
 const closed = /^LOG C: .* closing because: .* \(age\)$/;
 const refused = /^WARNING C: .* pooler error: /;
 
-const actions: readonly (readonly [string, (pooler: Pooler) => Promise<void>, RegExp])[] = [
+/** The last line of each, and whether clients are to wait for a server in vain. */
+const actions: readonly (readonly [
+  string,
+  (pooler: Pooler) => Promise<void>,
+  RegExp,
+  hurried?: boolean,
+])[] = [
   ["a client and its server", async (pooler) => {
     const client = await RawClient.login(pooler, login);
     await client.query("SELECT 1");
@@ -96,22 +131,34 @@ const actions: readonly (readonly [string, (pooler: Pooler) => Promise<void>, Re
     await client.query("NONSENSE").catch(() => {});
     await client.end();
   }, closed],
-  ["a client that waits too long", async (pooler) => {
-    const first = await RawClient.login(pooler, login);
-    await first.query("BEGIN");
-    const second = await RawClient.login(pooler, login);
-    await second.query("SELECT 1").catch(() => {});
-    second.close();
-    await first.query("COMMIT");
-    await first.end();
-  }, /client close request/],
-  ["a server that cannot be reached", (pooler) => leaves(pooler, { database: "down" }), refused],
+  [
+    "a client that waits too long",
+    async (pooler) => {
+      const first = await RawClient.login(pooler, login);
+      await first.query("BEGIN");
+      const second = await RawClient.login(pooler, login);
+      await second.query("SELECT 1").catch(() => {});
+      second.close();
+      await first.query("COMMIT");
+      await first.end();
+    },
+    /client close request/,
+    true,
+  ],
+  [
+    "a server that cannot be reached",
+    (pooler) => leaves(pooler, { database: "down" }),
+    refused,
+    true,
+  ],
 ];
 
-for (const [what, action, last] of actions) {
+for (const [what, action, last, isHurried] of actions) {
   test(what, async () => {
-    const wanted = await logged(theirs, action, last);
-    const got = await logged(ours, action, last);
+    const lines = (pooler: Pooler) => logged(pooler, action, last);
+    const of = (pooler: Pooler) => isHurried ? hurried(pooler, lines) : lines(pooler);
+    const wanted = await of(theirs);
+    const got = await of(ours);
     assert.ok(wanted.length > 0);
     // Each as often as there; a server that fails may be tried more often.
     for (const line of new Set(wanted)) {

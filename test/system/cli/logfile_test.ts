@@ -1,4 +1,5 @@
 // logfile, syslog and the options -q and -v, of a lone worker and of a supervised host.
+// limit: 360 s
 
 import { existsSync, readFileSync, renameSync } from "node:fs";
 import { resolve } from "node:path";

@@ -1,4 +1,5 @@
 // `pgweir pooler` with bus_url: one worker, which has joined the mesh, and which others may stand beside on the port.
+// limit: 240 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { startNats } from "../../support/nats.ts";

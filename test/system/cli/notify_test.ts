@@ -1,5 +1,6 @@
 // systemd's Type=notify, as in the unit file of Debian's PgBouncer: it hears when clients can connect, and when the
 // service begins to stop; from the process it started, and from no other.
+// limit: 240 s
 
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";

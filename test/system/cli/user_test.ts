@@ -1,5 +1,6 @@
 // user, -u and unix_socket_group: whose process it is after the start, and what that owns. Only root may start a
 // process that becomes somebody else.
+// limit: 300 s
 
 import { existsSync, readdirSync, readFileSync, renameSync, statSync } from "node:fs";
 import process from "node:process";

@@ -1,5 +1,6 @@
 // Messages of many megabytes, of every kind that may be so large, in both directions: each passes through whole, in
 // pieces no larger than a buffer, while another client of the same worker is served.
+// limit: 400 s
 
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
