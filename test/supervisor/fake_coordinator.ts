@@ -2,8 +2,8 @@
 // argument. Not a test: up_leased_test.ts runs it. It leaves `budget.<pid>` there with what it was given, as JSON,
 // and answers goodbyes; it says each on its standard error.
 //
-// ready: as above. mute: answers no goodbye. crash TEXT: says TEXT and exits with 3. stone: hears neither
-// SIGTERM nor SIGQUIT.
+// ready: as above. mute: answers no goodbye. crash TEXT: says TEXT and exits with 3 (stand_in.ts does that).
+// stone: hears neither SIGTERM nor SIGQUIT.
 
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -14,13 +14,9 @@ import { createLogger } from "../../shared/telemetry/mod.ts";
 const folder = process.argv[2]!;
 const seat = JSON.parse(process.env["PGWEIR_BUDGET"]!);
 const order = join(folder, "coordinator");
-const modeOf = () => existsSync(order) ? readFileSync(order, "utf8").trim().split(" ") : ["ready"];
+const modeOf = () => existsSync(order) ? readFileSync(order, "utf8").trim() : "ready";
 
-const [mode, ...rest] = modeOf();
-if (mode === "crash") {
-  console.error(rest.join(" "));
-  process.exit(3);
-}
+const mode = modeOf();
 process.on("SIGTERM", () => {
   if (mode === "stone") return;
   console.error("coordinator: stopping");
@@ -48,7 +44,7 @@ const token = busToken === "" ? undefined : busToken;
 const bus = await connectBus({ servers: [busUrl], token, name, mesh, logger });
 bus.subscribe(bus.subjects.budgetGone, ({ worker, incarnation }) => {
   console.error(`coordinator: gone ${worker} ${incarnation}`);
-  return modeOf()[0] === "mute" ? new Promise<Record<never, never>>(() => {}) : {};
+  return modeOf() === "mute" ? new Promise<Record<never, never>>(() => {}) : {};
 });
 const path = join(folder, `budget.${process.pid}`);
 writeFileSync(`${path}.new`, JSON.stringify({ ...seat, pid: process.pid }));

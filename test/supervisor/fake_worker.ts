@@ -2,9 +2,9 @@
 // run it. Its argument is a folder: `mode.<seat>` (or `mode`) has one word, see below, and a rest; it leaves
 // `worker.<id>` there with what it was given, as JSON, once it is up.
 //
-// ready: serves until asked to end. silent: never gets ready. crash TEXT: says TEXT and exits with 3.
-// deaf: does not hear SIGTERM. stone: hears neither SIGTERM nor SIGQUIT. chatty: ready, and has much to
-// say.
+// ready: serves until asked to end. silent: never gets ready. crash TEXT: says TEXT and exits with 3 (stand_in.ts
+// does that). deaf: does not hear SIGTERM. stone: hears neither SIGTERM nor SIGQUIT. chatty: ready, and has much
+// to say.
 
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ function modeText(): string {
   return "ready";
 }
 
-const [mode, ...rest] = modeText().trim().split(" ");
+const [mode] = modeText().trim().split(" ");
 
 function announce(): void {
   const path = join(folder, `worker.${fleet.workerId}`);
@@ -61,12 +61,6 @@ async function announceOnBus(): Promise<void> {
 function finish(why: string, code: number): void {
   console.error(`worker ${fleet.workerId}: ${why}`);
   process.exit(code);
-}
-
-if (mode === "crash") {
-  console.error("first a line that does not matter");
-  console.error(rest.join(" "));
-  process.exit(3);
 }
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {

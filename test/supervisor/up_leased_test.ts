@@ -56,7 +56,7 @@ auth_type = trust
 auth_file = ${rig.folder}/users
 default_pool_size = 1
 workers = 2
-drain_timeout = 10
+drain_timeout = 60
 budget_mode = leased
 ${more}
 `,
@@ -104,7 +104,7 @@ ${more}
 
   /** Waits for the end of a process that should have left nothing. */
   async ends(up: ManagedProcess, code: number): Promise<void> {
-    assert.equal(await up.ended(20_000), { code, signal: null }, up.output());
+    assert.equal(await up.ended(), { code, signal: null }, up.output());
     assert.equal([this.workers(), this.coordinators()], [[], []], "nothing is left");
   }
 }
@@ -203,7 +203,11 @@ test("a coordinator that dies is started again, however often, and the workers g
   assert.not.equal(second.name, first.name, "a name is one process, for ever");
   rig.set("coordinator", "crash out of luck");
   signal(second.pid, "SIGKILL");
-  await until("a row of deaths", () => up.stderr().includes("starting another one in 10000 ms"));
+  await until(
+    "a row of deaths",
+    () => up.stderr().includes("starting another one in 10000 ms"),
+    90_000,
+  );
   assert.match(
     up.stderr(),
     /ERROR the budget coordinator ended with code 3: out of luck; starting/,
@@ -217,7 +221,7 @@ test("a coordinator that dies is started again, however often, and the workers g
 test("a coordinator that hears nothing is killed at the stop", async () => {
   const rig = await Rig.make();
   rig.set("coordinator", "stone");
-  const up = await rig.ready();
+  const up = await rig.ready({ COMPANION_MS: "500" });
   await rig.coordinator();
   up.signal("SIGTERM");
   await rig.ends(up, 0);
@@ -228,10 +232,11 @@ test("a coordinator that hears nothing is killed at the stop", async () => {
 // them meanwhile, and took them for hung.
 test("a supervisor that was stopped takes none of its workers for hung", async () => {
   const rig = await Rig.make();
-  const up = await rig.ready({ SILENT_MS: "2500" });
+  // Longer than a machine stands still: a worker that is stopped by that is not silent for so long.
+  const up = await rig.ready({ SILENT_MS: "6000" });
   const workers = rig.workers();
   up.signal("SIGSTOP");
-  await new Promise((resolve) => setTimeout(resolve, 4000));
+  await new Promise((resolve) => setTimeout(resolve, 8000));
   up.signal("SIGCONT");
   // Its answer to a signal shows that it runs again; then a hung worker shows that it judges.
   up.signal("SIGHUP");

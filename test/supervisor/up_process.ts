@@ -1,38 +1,34 @@
 // `pgweir up` with stand-ins for workers and coordinators and with short times. Not a test: up_test.ts and
 // up_leased_test.ts run it. Arguments: the folder for the stand-ins, then what follows `pgweir` on the
-// command line. SILENT_MS in the environment is how long a worker may be silent.
+// command line. In the environment: SILENT_MS, how long a worker may be silent; COMPANION_MS, how long a
+// coordinator may take to end.
 
 import { join } from "node:path";
 import process from "node:process";
-import { runtimeCommand } from "../../shared/sys/mod.ts";
 import { parseArguments } from "../../services/supervisor/arguments.ts";
 import { onSignals } from "../../services/supervisor/signals.ts";
 import { Up } from "../../services/supervisor/up.ts";
+import { fakeCoordinator, fakeWorker } from "./stand_in.ts";
 
 const [folder, ...words] = process.argv.slice(2);
 const command = parseArguments(words);
 if (command.kind !== "up") throw new Error(JSON.stringify(command));
-const standIn = (name: string) => [
-  ...runtimeCommand(),
-  join(import.meta.dirname!, name),
-  folder!,
-];
 const up = new Up(command, {
   directory: process.cwd(),
   systemDirectory: join(folder!, "system"),
   environment: process.env,
-  workerCommand: () => standIn("fake_worker.ts"),
+  workerCommand: () => fakeWorker(folder!),
   companionCommands: {
-    coordinator: () => standIn("fake_coordinator.ts"),
-    monitor: () => standIn("fake_coordinator.ts"),
+    coordinator: () => fakeCoordinator(folder!),
+    monitor: () => fakeCoordinator(folder!),
   },
   times: {
-    readyMs: 10_000,
+    readyMs: 60_000,
     drainMarginMs: 200,
     quitMs: 500,
     silentMs: Number(process.env["SILENT_MS"] ?? 60_000),
-    goodbyeMs: 3000,
-    companionMs: 500,
+    goodbyeMs: 30_000,
+    companionMs: Number(process.env["COMPANION_MS"] ?? 60_000),
   },
 });
 onSignals(up);

@@ -54,7 +54,7 @@ admin_users = ann
 auth_type = trust
 auth_file = ${this.folder}/users
 workers = 2
-drain_timeout = 10
+drain_timeout = 60
 ${more}
 `,
     );
@@ -90,7 +90,7 @@ ${more}
 
   /** Waits for the end of a process that should have left nothing. */
   async ends(up: ManagedProcess, code: number): Promise<void> {
-    assert.equal(await up.ended(20_000), { code, signal: null }, up.output());
+    assert.equal(await up.ended(), { code, signal: null }, up.output());
     assert.equal(this.alive(), [], "no worker is left");
   }
 }
@@ -180,7 +180,7 @@ test("a crash loop ends the host with exit code 1", async () => {
   await rig.ends(up, 1);
   assert.match(
     up.stderr(),
-    /FATAL worker \d+ ended with code 3; that was death 5 in .* s, giving up/,
+    /FATAL worker \d+ ended with code 3; that was death 5 in \d+\.\d s, giving up/,
   );
   assert.match(up.stderr(), /worker \d+: drained/, "the other worker drained");
 });
