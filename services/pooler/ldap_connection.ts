@@ -10,10 +10,15 @@ import { BindRequest, ExtendedRequest, FilterParser, SearchRequest } from "ldapt
 import type { LdapOptions, LdapSearch, LdapServer } from "../../shared/config/mod.ts";
 import { AnswerTag, type LdapAnswer, readAnswer, resultText } from "./ldap_answers.ts";
 
-/** How long a server may take to be reached, with TLS, as in PgBouncer. */
-const connectMs = 3000;
-/** How long it may take for all that it is asked. */
-const answersMs = 5000;
+export interface LdapTimes {
+  /** How long a server may take to be reached, with TLS. */
+  readonly connectMs: number;
+  /** How long it may take for all that it is asked. */
+  readonly answersMs: number;
+}
+
+/** The first as in PgBouncer. */
+const usualTimes: LdapTimes = { connectMs: 3000, answersMs: 5000 };
 /** What it may send. */
 const receivedMax = 1 << 20;
 const startTlsOid = "1.3.6.1.4.1.1466.20037";
@@ -44,13 +49,16 @@ export class LdapConnection {
   readonly #dialogue: Dialogue;
   readonly #deadline: ReturnType<typeof setTimeout>;
 
-  private constructor(dialogue: Dialogue) {
+  private constructor(dialogue: Dialogue, answersMs: number) {
     this.#dialogue = dialogue;
     this.#deadline = setTimeout(() => dialogue.end("timeout"), answersMs);
   }
 
   /** Throws LdapFailure. */
-  static async open({ server, address, tls }: LdapTarget): Promise<LdapConnection> {
+  static async open(
+    { server, address, tls }: LdapTarget,
+    { connectMs, answersMs }: LdapTimes = usualTimes,
+  ): Promise<LdapConnection> {
     const socket = connectTcp({ host: address, port: server.port });
     let reason: string | null = null;
     // Kept, so that no error of it is one that nobody handles.
@@ -68,6 +76,7 @@ export class LdapConnection {
       const isPlain = tls === "none";
       return new LdapConnection(
         new Dialogue(isPlain ? socket : await secured(socket, server.host)),
+        answersMs,
       );
     } catch (error) {
       socket.destroy();

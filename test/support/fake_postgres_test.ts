@@ -91,6 +91,7 @@ tests("RawClient.replies() tells what came before a time-out", async ({ server }
   server.options = { onMessage: (session) => session.send(commandComplete("BEGIN")) };
   const client = await RawClient.login(server, login);
   client.send(f.Q("BEGIN"));
+  await until("the first reply", () => client.unread > 0);
   try {
     await client.replies(1, { timeoutMs: 100 });
     assert.unreachable("a reply that never came");
@@ -105,11 +106,11 @@ tests("RawClient.readNothingFor() sees a byte and an end", async ({ server }) =>
   await client.readNothingFor(20);
   server.sessions[0]!.send(readyForQuery("I"));
   let seen = "";
-  await client.readNothingFor(2_000).catch((error) => seen = error.message);
+  await client.readNothingFor(60_000).catch((error) => seen = error.message);
   assert.match(seen, "6 bytes came");
   assert.is(await client.replies(), "Z(I)");
   server.sessions[0]!.end();
-  await client.readNothingFor(2_000).catch((error) => seen = error.message);
+  await client.readNothingFor(60_000).catch((error) => seen = error.message);
   assert.match(seen, "was closed");
 });
 

@@ -105,7 +105,7 @@ export class ManagedProcess {
   }
 
   /** Waits for its end without asking for it. */
-  async ended(timeoutMs = 30_000): Promise<ProcessEnd> {
+  async ended(timeoutMs = 60_000): Promise<ProcessEnd> {
     const end = await until(`process ${this.pid} to end`, () => this.#end, timeoutMs);
     this.#forget();
     return end;

@@ -56,14 +56,19 @@ tests("Relay holds traffic back without changing its order", async () => {
 tests("Relay holds only cancels back when told so", async () => {
   relay.cancels.delayMs = 80;
   const client = await RawClient.login(relay, login);
-  const before = server.cancels.length;
-  const started = performance.now();
-  const cancelled = client.cancel();
-  assert.equal(await client.query("x"), [["x"]]);
-  assert.is(server.cancels.length, before);
-  assert.is(await cancelled, "");
-  assert.ok(performance.now() - started >= 75);
-  assert.is(server.cancels.length, before + 1);
+  const elapsedSince = (moment: number) => performance.now() - moment;
+  // A busy machine may take longer for the query than the cancel is held back, which shows nothing.
+  for (let isShown = false; !isShown;) {
+    const before = server.cancels.length;
+    const started = performance.now();
+    const cancelled = client.cancel();
+    assert.equal(await client.query("x"), [["x"]]);
+    isShown = elapsedSince(started) < 75;
+    if (isShown) assert.is(server.cancels.length, before);
+    assert.is(await cancelled, "");
+    assert.ok(elapsedSince(started) >= 75);
+    assert.is(server.cancels.length, before + 1);
+  }
   client.close();
 });
 

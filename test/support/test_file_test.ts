@@ -14,6 +14,7 @@ import {
   type Outcome,
   parseFailures,
   parseSummaries,
+  type Patience,
   runTestFile,
 } from "./test_file.ts";
 
@@ -168,7 +169,14 @@ const base = mkdtempSync(join(tmpdir(), "runner-"));
 process.on("exit", () => rmSync(base, { recursive: true, force: true }));
 let count = 0;
 
-async function runScript(script: string, limitMs = 20_000): Promise<Outcome> {
+/** More than any machine needs, so that only what a test is about is cut short. */
+const PATIENCE: Patience = { lingerMs: 60_000, stopMs: 60_000, leftoverMs: 60_000 };
+
+async function runScript(
+  script: string,
+  patience: Partial<Patience> = {},
+  limitMs = 60_000,
+): Promise<Outcome> {
   const root = join(base, String(++count));
   mkdirSync(root);
   writeFileSync(join(root, "made_up.sh"), script);
@@ -176,7 +184,7 @@ async function runScript(script: string, limitMs = 20_000): Promise<Outcome> {
     root,
     tempDir: join(root, "tmp"),
     command: ["/bin/sh"],
-    patience: { lingerMs: 300, stopMs: 300, leftoverMs: 300 },
+    patience: { ...PATIENCE, ...patience },
   });
 }
 
@@ -190,21 +198,28 @@ running("runTestFile() counts the tests of a file that ends well", async () => {
 });
 
 running("runTestFile() ends a file at its limit with everything it started", async () => {
-  const outcome = await runScript(`sleep 600 & echo "pid $!"; trap '' TERM; sleep 600`, 200);
-  assert.match(outcome.problems.join(), /limit of 0.2 s/);
+  const outcome = await runScript(
+    `sleep 600 & echo "pid $!"; trap '' TERM; sleep 600`,
+    { stopMs: 300 },
+    500,
+  );
+  assert.match(outcome.problems.join(), /limit of 0.5 s/);
   assert.not(isAlive(Number(/pid (\d+)/.exec(outcome.output)?.[1])));
 });
 
 running("runTestFile() ends a file that stays after its summary", async () => {
-  const outcome = await runScript(`${PRINT_SUMMARY}; sleep 600`);
+  const outcome = await runScript(`${PRINT_SUMMARY}; sleep 600`, { lingerMs: 300 });
   assert.match(outcome.problems.join(), /kept the process running/);
   assert.is(outcome.passed, 3);
   assert.is(outcome.failed, 1);
 });
 
 running("runTestFile() finds and ends a process left in a session of its own", async () => {
+  // It ends when the other one is what it will be, and no copy of the shell any more.
+  const isSleep = 'grep -qx sleep "/proc/$!/comm"';
   const outcome = await runScript(
-    `setsid sleep 601 >/dev/null 2>&1 </dev/null & echo "pid $!"; ${PRINT_SUMMARY}`,
+    `setsid sleep 601 >/dev/null 2>&1 </dev/null & until ${isSleep}; do :; done; ${PRINT_SUMMARY}`,
+    { leftoverMs: 300, stopMs: 300 },
   );
   assert.match(outcome.problems.join(), /left processes behind: \d+ sleep 601/);
   assert.is(outcome.failed, 1);
@@ -225,7 +240,7 @@ running("runTestFile() keeps drivers' variables of the caller away from the file
 });
 
 running("runTestFile() reports a program that cannot be started", async () => {
-  const outcome = await runTestFile({ path: "made_up.sh", limitMs: 1000, load: "computes" }, {
+  const outcome = await runTestFile({ path: "made_up.sh", limitMs: 60_000, load: "computes" }, {
     root: base,
     tempDir: join(base, "tmp"),
     command: ["/no/such/program"],

@@ -54,9 +54,10 @@ export class Rig {
     this.kind = kind;
   }
 
-  /** Runs the reactor until `probe` says true; throws naming `what` after `timeoutMs`. */
+  /** Runs the reactor until `probe` says true; throws naming `what` after `timeoutMs`, which costs only who fails. */
   async until(what: string, probe: () => boolean, timeoutMs = 60_000): Promise<void> {
     if (probe()) return;
+    let isSo = false;
     let isOver = false;
     const ticker = this.reactor.every(5, () => {});
     const deadline = this.reactor.after(timeoutMs, () => {
@@ -64,7 +65,8 @@ export class Rig {
     });
     this.reactor.onBatchEnd = () => {
       this.batches++;
-      if (isOver || probe()) this.reactor.stop();
+      isSo = probe();
+      if (isOver || isSo) this.reactor.stop();
     };
     try {
       await this.reactor.run();
@@ -73,7 +75,7 @@ export class Rig {
       deadline.cancel();
       this.reactor.onBatchEnd = null;
     }
-    if (isOver) throw new Error(`wait for ${what}: not so after ${timeoutMs} ms`);
+    if (!isSo) throw new Error(`wait for ${what}: not so after ${timeoutMs} ms`);
   }
 
   /** Runs the reactor for a while and returns how many batches that took. */

@@ -70,7 +70,7 @@ test("Reactor serves an active connection among 10,000 idle ones as it does alon
     const child = spawn(argv[0]!, argv.slice(1), { stdio: ["pipe", "inherit", "inherit"] });
     const closed = new Promise((resolve) => child.on("close", resolve));
     try {
-      await rig.until("the idle connections", () => idle.length === count, 20_000);
+      await rig.until("the idle connections", () => idle.length === count, 120_000);
       const memory = processUsage(process.pid)!.residentBytes - memoryBefore;
       const crowded = await measureEchoes(rig, near, far);
       assert.is(crowded.events, ECHOES);
@@ -85,7 +85,7 @@ test("Reactor serves an active connection among 10,000 idle ones as it does alon
 
       // Killed, the kernel closes all clients at once.
       process.kill(child.pid!, "SIGKILL");
-      await rig.until("all ends", () => idle.every((peer) => peer.ended !== null), 20_000);
+      await rig.until("all ends", () => idle.every((peer) => peer.ended !== null));
     } finally {
       if (child.exitCode === null && child.signalCode === null) {
         process.kill(child.pid!, "SIGKILL");

@@ -206,7 +206,7 @@ function runChild(
   let output = "";
   child.stdout!.on("data", (data: Uint8Array) => output += Buffer.from(data).toString());
   child.stderr!.on("data", (data: Uint8Array) => output += Buffer.from(data).toString());
-  const timer = setTimeout(() => process.kill(child.pid!, "SIGKILL"), 20_000);
+  const timer = setTimeout(() => process.kill(child.pid!, "SIGKILL"), 90_000);
   return new Promise<string>((resolve, reject) => {
     child.on("error", reject);
     child.on("close", (code) => {
