@@ -53,7 +53,7 @@ async function freeAgain(what: string): Promise<void> {
     async () => (await postgres.backends()).every((backend) => backend.state === "idle"),
   );
   await until(`the sockets to be closed, ${what}`, () => openFiles(pooler.pid) <= files + 2);
-  assert.is(halfClosed(), 0, what);
+  await until(`no socket to be half closed, ${what}`, () => halfClosed() === 0);
 }
 
 async function nothingCopied(what: string): Promise<void> {

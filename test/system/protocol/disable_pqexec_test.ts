@@ -1,6 +1,6 @@
 // disable_pqexec: the simple query protocol is refused, in every state a client can be in, and costs nobody a server.
 
-import { assert, suite } from "../../support/harness.ts";
+import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import { RawClient } from "../../support/raw_client.ts";
@@ -32,7 +32,7 @@ test("a Query ends the connection, idle, in a pipeline and in a transaction; not
     "SELECT count(*)::int AS n FROM pg_class WHERE relname = 'pqexec'",
   );
   assert.is(found[0]!["n"], 0);
-  assert.match(pooler.log(), / pooler error: PQexec disallowed\n/);
+  await until("the log", () => / pooler error: PQexec disallowed\n/.test(pooler.log()));
 });
 
 test("the extended protocol works, on the same server, and so does the console", async () => {

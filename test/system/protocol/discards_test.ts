@@ -6,7 +6,7 @@ import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
-import { ask, closeAll, nothingHangs, open, startPair, Twin } from "./support.ts";
+import { ask, closeAll, noServers, nothingHangs, open, startPair, Twin } from "./support.ts";
 
 needs("postgresql");
 
@@ -35,6 +35,7 @@ async function newServer(): Promise<void> {
     "the server to be gone",
     async () => !(await pids()).some((pid) => old.includes(pid)),
   );
+  await noServers(pooler);
 }
 
 const run = (sql: string) => [f.P("", sql), f.B(), f.E()];

@@ -1,13 +1,23 @@
 // Statements prepared while settings hold that are not the client's for good, or not known yet: of the transaction, or
 // in front of them and not answered. What one client prepares then is nobody else's, and its own in that transaction.
 
-import { assert, suite, until } from "../../support/harness.ts";
+import { assert, suite } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
 import type { RawClient } from "../../support/raw_client.ts";
-import { ask, closeAll, login, nothingHangs, open, startPair, Twin, upTo } from "./support.ts";
+import {
+  ask,
+  closeAll,
+  login,
+  noServers,
+  nothingHangs,
+  open,
+  startPair,
+  Twin,
+  upTo,
+} from "./support.ts";
 
 needs("postgresql");
 
@@ -185,7 +195,7 @@ test("a statement that the server lacks in such a transaction is not prepared fo
   await killer.query(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
   );
-  await until("the server to be gone", async () => (await postgres.backends()).length <= 1);
+  await noServers(pooler);
   await client.query("BEGIN");
   await client.query("SET LOCAL transform_null_equals = on");
   await ask(client, [...use, f.S()]);

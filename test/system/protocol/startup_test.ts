@@ -449,7 +449,7 @@ test("messages that lie about the lengths within them get PostgreSQL's answer", 
 
 test("who does not log in is disconnected in time, and costs the others nothing", async () => {
   // Connections that never said a word were kept for ever, each with its buffers.
-  const settings = { client_login_timeout: 1, auth_type: "md5", max_client_conn: 5 };
+  const settings = { client_login_timeout: 3, auth_type: "md5", max_client_conn: 5 };
   const strict = await startPooler(postgres, { settings, userlist: { postgres: "secret" } });
   const started = performance.now();
   const partial = [
@@ -469,11 +469,13 @@ test("who does not log in is disconnected in time, and costs the others nothing"
     if (partial[clients.indexOf(client)]!.length === 8) assert.is(await client.byte(), "N");
     assert.match(await client.repliesUntilClosed(), /^(R )?E\(08006\) closed$/);
   }
-  assert.ok(performance.now() - started > 800);
-  const client = await RawClient.login(strict, { ...login, password: "secret" });
+  assert.ok(performance.now() - started > 2_000);
+  // On a busy machine a login may itself be too late.
+  const as = { ...login, password: "secret" };
+  const client = await until("a login", () => RawClient.login(strict, as).catch(() => null));
   // After its login a client may take as long as it likes over a message.
   client.send(f.Q("SELECT 1").subarray(0, 3));
-  await client.readNothingFor(1500);
+  await client.readNothingFor(4_000);
   client.send(f.Q("SELECT 1").subarray(3));
   assert.is(await client.replies(), 'T D C"SELECT 1" Z(I)');
   await client.end();

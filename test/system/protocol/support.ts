@@ -68,7 +68,7 @@ export async function ask(
   count = 1,
 ): Promise<string> {
   client.send(...parts);
-  const messages = await client.messagesUntil("Z", count, 30_000);
+  const messages = await client.messagesUntil("Z", count);
   return transcript(messages) + (client.closeReason === null ? "" : " closed");
 }
 
@@ -119,6 +119,14 @@ export class Twin {
   async end(): Promise<void> {
     await Promise.all([this.pooled.end(), this.direct.end()]);
   }
+}
+
+/** Waits until the pooler has noticed that its connections to servers have ended: all of them, or those of a user. */
+export async function noServers(pooler: Pgweir, user?: string): Promise<void> {
+  await until("the pooler to have no server", async () => {
+    const rows = await pooler.console("SHOW SERVERS");
+    return rows.every((row) => user !== undefined && row["user"] !== user);
+  });
 }
 
 /** After all tests of a file: the pooler lives, and PostgreSQL has no session that hangs in anything. */

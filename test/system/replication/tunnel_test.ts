@@ -118,7 +118,7 @@ test("the extended protocol is the server's affair, and the connection lives on"
 
 test("they have slots of their own beside a pool, under the limit of the database", async () => {
   const limited = await startPooler(postgres, {
-    settings: { default_pool_size: 1, max_db_connections: 3, query_wait_timeout: 1 },
+    settings: { default_pool_size: 1, max_db_connections: 3 },
   });
   const clients = [];
   for (let i = 0; i < 2; i++) clients.push(await open(limited, replication("database")));
@@ -131,9 +131,11 @@ test("they have slots of their own beside a pool, under the limit of the databas
   );
   // The third makes the idle server of the pool give way; the fourth has to wait, in vain.
   clients.push(await open(limited, replication("database")));
+  await limited.console("SET query_wait_timeout = 1");
   const refused = await RawClient.login(limited, replication("database"))
     .then(() => null, (error: ServerError) => error.fields);
   assert.is(refused?.code, "53300");
+  await limited.console("SET query_wait_timeout = 60");
   await clients.pop()!.end();
   assert.equal(await ordinary.query("SELECT 2"), [["2"]]);
   for (const client of clients) await client.end();
