@@ -1,6 +1,6 @@
 // TLS towards clients: every mode, every order of requests, direct TLS, hostile peers, client certificates, and the
 // same relay underneath: large data both ways, messages cut anywhere, cancels.
-// limit: 240 s
+// limit: 480 s
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -46,8 +46,7 @@ for (const mode of ["disable", "allow", "prefer", "require", "verify-ca", "verif
     ? { client_tls_ca_file: authority.caFile }
     : {};
   const tls = mode === "disable" ? {} : clientTls(mode, ca);
-  const pgbouncer = { ...tls, client_login_timeout: mode === "require" ? 2 : 60 };
-  poolers.set(mode, await startPgweir({ ini: { databases, pgbouncer } }));
+  poolers.set(mode, await startPgweir({ ini: { databases, pgbouncer: tls } }));
 }
 const pooler = poolers.get("require")!;
 const alice = clientCertificate("postgres");
@@ -62,6 +61,8 @@ function target(of: Pgweir, options: string, host = "127.0.0.1"): string {
   return `host=${host} port=${of.port} user=postgres dbname=postgres ${options}`;
 }
 
+/** A connection that fails in its handshake may fail at either end first. */
+const unproved = /certificate required|closed the connection|reset by peer|Broken pipe/;
 const shown = `sslcert=${alice.certFile} sslkey=${alice.keyFile}`;
 const rows: [mode: string, client: string, refused: RegExp | null][] = [
   ["disable", "sslmode=disable", null],
@@ -78,9 +79,9 @@ const rows: [mode: string, client: string, refused: RegExp | null][] = [
   ["require", `sslmode=verify-full sslrootcert=${own.certFile}`, /certificate verify failed/],
   ["verify-ca", "sslmode=disable", /SSL required/],
   ["verify-ca", `sslmode=require ${shown}`, null],
-  ["verify-ca", "sslmode=require", /certificate required|closed the connection/],
+  ["verify-ca", "sslmode=require", unproved],
   ["verify-full", `sslmode=require ${shown}`, null],
-  ["verify-full", "sslmode=require", /certificate required|closed the connection/],
+  ["verify-full", "sslmode=require", unproved],
 ];
 for (const [mode, client, refused] of rows) {
   const short = client.replace(/\/\S*\//g, "");
@@ -274,22 +275,34 @@ test("direct TLS, one byte at a time", async () => {
 test("direct TLS where there is no TLS is closed at once", async () => {
   const client = await RawClient.connect(poolers.get("disable")!);
   client.send(Uint8Array.of(0x16, 3, 1, 0xff, 0xff));
-  assert.is(await client.repliesUntilClosed({ timeoutMs: 1500 }), "closed");
+  // Not only when its login has taken too long, which is a minute.
+  assert.is(await client.repliesUntilClosed(), "closed");
 });
 
 test("a handshake that does not go on ends with client_login_timeout", async () => {
-  const begun = performance.now();
-  const silent = await RawClient.connect(pooler);
-  silent.send(sslRequest());
-  assert.is(await silent.byte(), "S");
-  const half = await RawClient.connect(pooler);
+  const pgbouncer = clientTls("require", { client_login_timeout: "2" });
+  const strict = await startPgweir({ ini: { databases, pgbouncer } });
+  /** A connection that has come so far in time: on a busy machine that may take another one. */
+  const comesTo = (step: (client: RawClient) => Promise<unknown>) =>
+    until("a connection to come so far", async () => {
+      const client = await RawClient.connect(strict);
+      const did = await step(client).catch(() => false);
+      if (did !== false) return client;
+      client.close();
+      return null;
+    });
+  const silent = await comesTo(async (client) => {
+    client.send(sslRequest());
+    return await client.byte() === "S";
+  });
+  const half = await RawClient.connect(strict);
   half.send(Uint8Array.of(0x16));
-  const late = await RawClient.connect(pooler);
-  await late.startTls();
-  await Promise.all([silent.closed, half.closed]);
+  const late = await comesTo((client) => client.startTls());
+  // None of it waits as long as it may by default, which is a minute.
+  await until("the ends of both", () => silent.closeReason !== null && half.closeReason !== null);
   // It is told, encrypted.
   assert.match(await late.repliesUntilClosed(), /^E\(08006\)/);
-  assert.ok(performance.now() - begun < 8000);
+  await strict.stop();
 });
 
 test("garbage instead of a handshake, and peers that leave in it, harm nobody", async () => {
@@ -308,18 +321,20 @@ test("garbage instead of a handshake, and peers that leave in it, harm nobody", 
     async () => (await consoleOf(pooler, "SHOW CLIENTS")).length <= before,
   );
   assert.is((await psql(target(pooler, "sslmode=require"), "SELECT 2")).stdout, "2\n");
-  assert.match(pooler.log(), /TLS handshake failed: /);
+  await until("the log", () => /TLS handshake failed: /.test(pooler.log()));
 });
 
 test("SHOW CLIENTS tells version and cipher", async () => {
   const client = await RawClient.connect(pooler);
   await client.startTls();
   await client.login({ user: "postgres", database: "postgres" });
-  const [row] = (await consoleOf(pooler, "SHOW CLIENTS")).filter((one) =>
-    one["user"] === "postgres"
-  );
-  assert.match(row!["tls"]!, /^TLSv1\.3\/TLS_[A-Z0-9_]+$/);
-  assert.is(row!["database"], "postgres");
+  const row = await until("it to be the only one", async () => {
+    const rows = await consoleOf(pooler, "SHOW CLIENTS");
+    const [first, ...others] = rows.filter((one) => one["user"] === "postgres");
+    return others.length === 0 ? first : null;
+  });
+  assert.match(row["tls"]!, /^TLSv1\.3\/TLS_[A-Z0-9_]+$/);
+  assert.is(row["database"], "postgres");
   await client.end();
 });
 
@@ -328,7 +343,7 @@ test("a cancel comes over TLS, by SSLRequest or directly, and in clear", async (
     const client = await RawClient.connect(pooler);
     await client.startTls();
     await client.login({ user: "postgres", database: "postgres" });
-    client.send(queryMessage("SELECT pg_sleep(20)"));
+    client.send(queryMessage("SELECT pg_sleep(300)"));
     await until(
       "the query to run",
       async () => (await postgres.backends()).some((one) => one.state === "active"),
@@ -382,7 +397,7 @@ test("a record that ends in the middle of a message wakes nobody twice, and is n
         syncMessage(),
       ),
     );
-    const replies = await client.replies(2, { timeoutMs: 5000 });
+    const replies = await client.replies(2);
     assert.match(replies, /^T D C.* Z\(I\) 1 2 D C.* 3 Z\(I\)$/, `${length}: ${replies}`);
   }
   await client.end();

@@ -41,7 +41,7 @@ export function clientTls(mode: string, more: Readonly<Record<string, string>> =
 /** Runs one command; `target` is a connection string without a password. */
 export function psql(target: string, sql: string, input?: string): Promise<Ran> {
   // Nothing of the home directory: certificates there would be shown.
-  const environment = { HOME: "/nonexistent", PGCONNECT_TIMEOUT: "15" };
+  const environment = { HOME: "/nonexistent", PGCONNECT_TIMEOUT: "60" };
   return run(
     ["psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql, target],
     input === undefined ? { environment } : { environment, input },
