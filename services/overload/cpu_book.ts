@@ -3,7 +3,7 @@
 // for the first time and is older than the last look is counted from now on. Pure: given the counters.
 // Invariant: what is counted of a thread is never negative.
 
-import type { CpuTimes } from "./decide.ts";
+import type { CpuTimes } from "../../shared/overload/mod.ts";
 
 /** The counters of a thread since its start, in nanoseconds. */
 export interface ThreadCounters {

@@ -2,7 +2,7 @@
 // to read than all the rest, and is read only for whom it is wanted.
 
 import process from "node:process";
-import type { CpuTimes } from "./decide.ts";
+import type { CpuTimes } from "../../shared/overload/mod.ts";
 import { CpuBook } from "./cpu_book.ts";
 import type { CpuTotals, Proc } from "./proc.ts";
 

@@ -25,7 +25,6 @@ export { BusError, type BusErrorCode } from "./errors.ts";
 export { openStore, type OpenStoreOptions } from "./jetstream_store.ts";
 export { MemoryStore } from "./memory_store.ts";
 export {
-  type DatabaseShedding,
   maxWarnings,
   type OverloadDecision,
   type OverloadWarning,

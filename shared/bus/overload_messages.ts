@@ -1,6 +1,6 @@
 // What overload monitors say: how much of new work is to be refused, and which warnings they have raised.
 // Who refuses, and whom, is the workers' business. Pure.
-// Bounds: 2000 databases with bounds of their own, 16 warnings now and 32 of the past.
+// Bounds: 16 warnings now and 32 of the past.
 
 import { isLimit, type Shedding } from "../overload/mod.ts";
 import { checkItems, fieldsOf, isCount, isOneOf, isText } from "./checks.ts";
@@ -26,20 +26,13 @@ export interface OverloadDecision {
   readonly intervalMs: number;
   /** CPU wait by CPU work; 0 when there was too little work to tell. */
   readonly ratio: number;
-  /** Microseconds in this interval. */
+  /** Microseconds in this interval: for databases and groups with bounds of their own. */
   readonly waitUs: number;
   readonly busyUs: number;
   /** For people: what was seen. */
   readonly reason: string;
   readonly transactions: Shedding;
   readonly connections: Shedding;
-  /** Databases of a host's workers with bounds of their own, which stand in place of `transactions`. */
-  readonly databases: readonly DatabaseShedding[];
-}
-
-export interface DatabaseShedding {
-  readonly database: string;
-  readonly transactions: Shedding;
 }
 
 export type WarningKind = "cpu" | "memory";
@@ -69,13 +62,11 @@ export interface OverloadWarnings {
 }
 
 export const maxWarnings = 48;
-const maxDatabases = 2000;
 const maxNameBytes = 63;
 const maxTokenCharacters = 32;
 const maxHostCharacters = 255;
 const maxReasonCharacters = 256;
 const maxIntervalMs = 3_600_000;
-const maxBytes = 256 * 1024;
 const warningKinds: readonly WarningKind[] = ["cpu", "memory"];
 
 /** Not negative, and finite. */
@@ -89,30 +80,21 @@ function checkShedding(raw: unknown): Shedding | null {
   return probability > 0 && !isLimit({ min, max }) ? null : { min, max, probability };
 }
 
-function checkDatabase(raw: unknown): DatabaseShedding | null {
-  const { database, transactions: checked } = fieldsOf(raw);
-  const transactions = checkShedding(checked);
-  if (!isText(database, maxNameBytes) || database === "" || transactions === null) return null;
-  return { database, transactions };
-}
-
 export const overloadDecisionPayload: Payload<OverloadDecision> = {
   name: "overload decision",
   version: 1,
-  maxBytes,
   check(raw) {
     const { monitor, host, supervisor, database, epoch, seq, intervalMs } = raw;
     const { ratio, waitUs, busyUs, reason } = raw;
     const transactions = checkShedding(raw.transactions);
     const connections = checkShedding(raw.connections);
-    const databases = checkItems(raw.databases, maxDatabases, checkDatabase);
     if (
       !isText(monitor, maxTokenCharacters) || !isText(host, maxHostCharacters) ||
       !isText(supervisor, maxTokenCharacters) || !isText(database, maxNameBytes) ||
       (supervisor === "") === (database === "") || !isCount(epoch) || !isCount(seq) ||
       !isCount(intervalMs, maxIntervalMs) || intervalMs === 0 || !isRatio(ratio) ||
       !isCount(waitUs) || !isCount(busyUs) || !isText(reason, maxReasonCharacters) ||
-      transactions === null || connections === null || databases === null
+      transactions === null || connections === null
     ) return null;
     return {
       monitor,
@@ -128,7 +110,6 @@ export const overloadDecisionPayload: Payload<OverloadDecision> = {
       reason,
       transactions,
       connections,
-      databases,
     };
   },
 };

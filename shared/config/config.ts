@@ -6,6 +6,7 @@ import { createHash, scryptSync } from "node:crypto";
 import { Buffer } from "node:buffer";
 import type { HbaRule, IdentMaps } from "./hba.ts";
 import type { LdapOptions } from "./ldap.ts";
+import type { OverloadBounds } from "./overload_bounds.ts";
 import type { Setting, Settings } from "./settings.ts";
 import { settingsTable, settingValue } from "./settings.ts";
 import type { UserSecret } from "./userlist.ts";
@@ -41,8 +42,8 @@ export interface DatabaseConfig {
   readonly serverLifetimeMs: number | null;
   readonly queryWaitTimeoutMs: number | null;
   readonly warnSessionFeatures: Settings["warnSessionFeatures"] | null;
-  readonly minOsCpuWaitTimeRatioToThrow: number | null;
-  readonly maxOsCpuWaitTimeRatioToThrow: number | null;
+  /** of its own; null: none */
+  readonly bounds: OverloadBounds | null;
   readonly shed: Shed | null;
   /** client_encoding, datestyle, timezone, application_name as far as the entry names them */
   readonly startupParameters: Readonly<Record<string, string>>;
@@ -85,6 +86,8 @@ export interface GroupConfig {
   readonly priority: number;
   /** never: its queries are not refused when the host is overloaded */
   readonly shed: Shed;
+  /** of its own; null: none */
+  readonly bounds: OverloadBounds | null;
 }
 
 export type GroupConditionKey = typeof groupConditionKeys[number];

@@ -10,6 +10,7 @@ import { groupConditionKeys } from "./config.ts";
 import { parseConditions } from "./connstr.ts";
 import type { IniEntry } from "./ini.ts";
 import { contains, type Network, parseNetwork } from "./network.ts";
+import { readBounds } from "./overload_bounds.ts";
 import { compilePattern } from "./pattern.ts";
 import type { Findings, Place } from "./problem.ts";
 import { quote, shown } from "./problem.ts";
@@ -70,6 +71,7 @@ export class GroupsReader {
       cpuShares: number("cpu_shares", 1024),
       priority: number("priority"),
       shed: (values.get("shed") ?? "normal") as GroupConfig["shed"],
+      bounds: readBounds(values),
     });
     this.#groups.set(name, { entry, item });
   }

@@ -15,6 +15,7 @@ import { type LdapOptions, parseLdapOptions } from "./ldap.ts";
 import type { Ini, IniEntry, IniSection } from "./ini.ts";
 import { readIni } from "./ini.ts";
 import { mayBeHost } from "./network.ts";
+import { checkBounds, readBounds } from "./overload_bounds.ts";
 import type { Place, Problem } from "./problem.ts";
 import { Findings, quote, shown } from "./problem.ts";
 import type { EntryKey, Extra, Setting, SettingName, Settings, Support } from "./settings.ts";
@@ -153,6 +154,7 @@ class Loader {
     }
     this.#checkSettings();
     const groups = new GroupsReader(this.problems, this.warnings);
+    const groupsAt = new Map<string, IniEntry>();
     for (const entry of ini.entries) {
       if (entry.section === "databases") this.#readDatabase(entry);
       if (entry.section === "users") this.#readUser(entry);
@@ -165,6 +167,7 @@ class Loader {
         if (values.has(key)) this.#warn(entry, `group ${quote(entry.key)}: ${key} ${effect}`);
       }
       groups.addGroup(entry, values);
+      groupsAt.set(entry.key, entry);
     }
     const unmatchedAt = this.placeOf("unmatched_group");
     const sections = groups.finish(this.#settings.unmatchedGroup, unmatchedAt);
@@ -192,6 +195,10 @@ class Loader {
       groupRules: sections.rules,
       ldap: this.#ldap,
     };
+    checkBounds(parts, this.warnings, (section, key) => {
+      const entries = section === "databases" ? this.#entries : groupsAt;
+      return entries.get(key) ?? this.placeOf(key);
+    });
     return Object.freeze({ ...parts, hash: hashOf(parts) });
   }
 
@@ -383,8 +390,7 @@ class Loader {
       serverLifetimeMs: value<number>("server_lifetime"),
       queryWaitTimeoutMs: value<number>("query_wait_timeout"),
       warnSessionFeatures: value<Settings["warnSessionFeatures"]>("warn_session_features"),
-      minOsCpuWaitTimeRatioToThrow: value<number>("min_os_cpu_wait_time_ratio_to_throw"),
-      maxOsCpuWaitTimeRatioToThrow: value<number>("max_os_cpu_wait_time_ratio_to_throw"),
+      bounds: readBounds(values),
       shed: value<Shed>("shed"),
       startupParameters: Object.freeze(startup),
     });
@@ -393,12 +399,6 @@ class Loader {
     }
     if (database.user !== null && byteLength(database.user) > MAX_USER_BYTES) {
       this.#problem(entry, `${what}: user is longer than ${MAX_USER_BYTES} bytes`);
-    }
-    const ownBounds = database.minOsCpuWaitTimeRatioToThrow ??
-      database.maxOsCpuWaitTimeRatioToThrow;
-    if (fallback && ownBounds !== null) {
-      const why = "a monitor knows databases by the names of their entries";
-      this.#problem(entry, `${what}: bounds of os_cpu_wait_time_ratio_to_throw of its own: ${why}`);
     }
     this.#entries.set(name, entry);
     if (fallback) this.#fallback = database;

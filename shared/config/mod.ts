@@ -35,6 +35,13 @@ export type { Pattern } from "./pattern.ts";
 export { readIni } from "./ini.ts";
 export { type LdapOptions, type LdapSearch, type LdapServer, parseLdapOptions } from "./ldap.ts";
 export type { Ini, IniEntry, IniSection } from "./ini.ts";
+export {
+  groupBounds,
+  inherit,
+  type OverloadBounds,
+  type OwnPair,
+  settingsBounds,
+} from "./overload_bounds.ts";
 export { problemText } from "./problem.ts";
 export type { Place, Problem } from "./problem.ts";
 export { type Reloaded, reloaded, sameConnection } from "./reload.ts";

@@ -4,6 +4,7 @@
 // make a setting work is to change its row. Per-entry keys of [databases] and [users] are below the
 // settings; one that overrides a setting takes its support from that setting's row.
 
+import { overloadBoundNames } from "./overload_bounds.ts";
 import type { Bounds, Kind, Value, ValueOf } from "./values.ts";
 import { oneOf, parseValue } from "./values.ts";
 
@@ -14,8 +15,8 @@ import { oneOf, parseValue } from "./values.ts";
  */
 export type Support = "works" | "ignored" | "refused";
 
-/** G: [pgbouncer] or [pgweir]; D: also per entry of [databases]; U: also per entry of [users]. */
-export type Scope = "G" | "GD" | "GU" | "GDU";
+/** G: [pgbouncer] or [pgweir]; also per entry of: D [databases], U [users], R [groups]. */
+export type Scope = "G" | "GD" | "GU" | "GDU" | "GDR";
 
 export type When = "reload" | "start";
 
@@ -230,13 +231,13 @@ export const settingsTable = [
   w("budget_lease", "seconds", "10", "G", "start", "works", "Seconds a worker may use leased slots without hearing from the coordinator; the same on every host of a mesh.", { min: 1 }),
   w("budget_auth", "string", "", "G", "reload", "works", "Login to PostgreSQL (user=a password=b dbname=c) with which the coordinator counts the backends of silent workers; empty is none.", { secret: true }),
   w("overload_interval", "seconds", "1", "G", "reload", "works", "Seconds between two measurements of CPU wait and work.", { min: 0.1, max: 60 }),
-  w("os_cpu_busy_time_threshold", "int", "50000", "G", "reload", "works", "Microseconds of CPU work in an overload_interval below which nothing counts as overloaded."),
-  w("min_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "GD", "reload", "works", "Ratio of CPU wait to work from which new transactions are refused now and then."),
-  w("max_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "GD", "reload", "works", "Ratio from which every new transaction is refused; off unless it is above the lower one."),
-  w("min_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "works", "Ratio of CPU wait to work from which new connections are refused now and then."),
-  w("max_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "G", "reload", "works", "Ratio from which every new connection is refused; off unless it is above the lower one."),
-  w("min_event_loop_lag_to_throw", "milliseconds", "0", "G", "reload", "works", "Milliseconds that a worker is behind its events from which it refuses new transactions now and then."),
-  w("max_event_loop_lag_to_throw", "milliseconds", "0", "G", "reload", "works", "Milliseconds that a worker is behind its events from which it refuses every new transaction; off unless it is above the lower one."),
+  w("os_cpu_busy_time_threshold", "int", "50000", "GDR", "reload", "works", "Microseconds of CPU work in an overload_interval below which nothing counts as overloaded."),
+  w("min_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "GDR", "reload", "works", "Ratio of CPU wait to work from which new transactions are refused now and then."),
+  w("max_os_cpu_wait_time_ratio_to_throw", "ratio", "0", "GDR", "reload", "works", "Ratio from which every new transaction is refused; off unless it is above the lower one."),
+  w("min_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "GDR", "reload", "works", "Ratio of CPU wait to work from which new connections are refused now and then."),
+  w("max_os_cpu_wait_time_ratio_to_drop_connection", "ratio", "0", "GDR", "reload", "works", "Ratio from which every new connection is refused; off unless it is above the lower one."),
+  w("min_event_loop_lag_to_throw", "milliseconds", "0", "GDR", "reload", "works", "Milliseconds that a worker is behind its events from which it refuses new transactions now and then."),
+  w("max_event_loop_lag_to_throw", "milliseconds", "0", "GDR", "reload", "works", "Milliseconds that a worker is behind its events from which it refuses every new transaction; off unless it is above the lower one."),
   w("overload_sqlstate", oneOf("53000", "40001"), "53000", "G", "reload", "works", "SQLSTATE of transactions that are refused on overload; 40001 is for clients that only try again what could not be serialized."),
   w("cpu_overload_warn_ratio", "ratio", "0", "G", "reload", "works", "Share of the host's CPU time in use above which a warning is raised; 0 is none.", { max: 1 }),
   w("cpu_overload_clear_ratio", "ratio", "0.8", "G", "reload", "works", "Share of the CPU time in use below which the warning is cleared.", { max: 1 }),
@@ -354,6 +355,9 @@ function override(setting: SettingName, name: string = setting, extra: Extra = {
   };
 }
 
+/** Of databases and resource groups. */
+const overloadBounds = overloadBoundNames.map((name) => override(name));
+
 /** -1 is what PgBouncer has for a key that is not there. */
 const NONE: Extra = { min: -1 };
 
@@ -379,8 +383,7 @@ export const databaseKeys: readonly EntryKey[] = [
   override("server_lifetime"),
   override("query_wait_timeout"),
   override("warn_session_features"),
-  override("min_os_cpu_wait_time_ratio_to_throw"),
-  override("max_os_cpu_wait_time_ratio_to_throw"),
+  ...overloadBounds,
   own("shed", shed, "works", SHED_HELP),
   own("client_encoding", "string", "works", "Default client_encoding of its server connections."),
   own("datestyle", "string", "works", "Default datestyle of its server connections."),
@@ -427,4 +430,5 @@ export const groupKeys: readonly EntryKey[] = [
   own("cpu_shares", "int", "works", "Share of the parent's slots in proportion to the other groups with the same parent; CPU time is not divided yet. Default 1024.", { min: 2, max: 262144 }),
   own("priority", "int", "works", "Among the groups with the same parent; larger goes first. Default 0.", { min: -1000, max: 1000 }),
   own("shed", shed, "works", "Whether its queries may be refused when the host is overloaded. Default normal."),
+  ...overloadBounds,
 ];

@@ -75,7 +75,7 @@ function settingLines(settings: readonly Setting[]): string[] {
   return lines;
 }
 
-const WHERE: Readonly<Record<string, string>> = { D: "database", U: "user" };
+const WHERE: Readonly<Record<string, string>> = { D: "database", U: "user", R: "group" };
 
 function keyLines(keys: readonly EntryKey[]): string[] {
   const lines = ["| Key | Type | This version | Meaning |", "|---|---|---|---|"];

@@ -30,6 +30,7 @@ const ROOT: GroupConfig = {
   cpuShares: 1024,
   priority: 0,
   shed: "normal",
+  bounds: null,
 };
 
 export class AdmissionTree<Owner = unknown> {

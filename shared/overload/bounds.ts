@@ -1,36 +1,71 @@
-// Which bounds a configuration sets, and whether anything in it needs a monitor. Pure.
+// Which bounds hold for what a client begins, by its database and its resource group, and whether anything in a
+// configuration needs a monitor. Pure.
 
-import type { Config, DatabaseConfig, Settings } from "../config/mod.ts";
-import { type Bounds, isLimit } from "./probability.ts";
+import {
+  type Config,
+  groupBounds,
+  inherit,
+  lookupDatabase,
+  type OverloadBounds,
+  settingsBounds,
+} from "../config/mod.ts";
+import { isLimit, withOwn } from "./probability.ts";
 
-/** The bounds for transactions of a database; null: of those that set none of their own. */
-export function transactionBounds(settings: Settings, database: DatabaseConfig | null): Bounds {
-  return {
-    min: database?.minOsCpuWaitTimeRatioToThrow ?? settings.minOsCpuWaitTimeRatioToThrow,
-    max: database?.maxOsCpuWaitTimeRatioToThrow ?? settings.maxOsCpuWaitTimeRatioToThrow,
-  };
+/** Bounds of databases and groups. Who has the same ones is given the same object, as long as there is this one. */
+export class OwnBounds {
+  /** Whether a bound on the lag of the event loop is on anywhere. */
+  readonly limitsLag: boolean;
+  /** The groups that have bounds of their own, or inherit some. */
+  readonly groups: readonly string[];
+  readonly #config: Config;
+  /** By name. */
+  readonly #groups: ReadonlyMap<string, OverloadBounds>;
+  readonly #joined = new Map<OverloadBounds, Map<OverloadBounds, OverloadBounds>>();
+
+  constructor(config: Config) {
+    this.#config = config;
+    this.#groups = groupBounds(config);
+    this.groups = [...this.#groups.keys()];
+    this.limitsLag = this.#limits("lag");
+  }
+
+  has(group: string): boolean {
+    return this.#groups.has(group);
+  }
+
+  /** null: those of the settings. `group`: by name; null: none. */
+  of(database: string, group: string | null): OverloadBounds | null {
+    const above = lookupDatabase(this.#config, database)?.bounds ?? null;
+    const own = group === null ? null : this.#groups.get(group) ?? null;
+    if (own === null || above === null) return own ?? above;
+    let joined = this.#joined.get(own);
+    if (joined === undefined) this.#joined.set(own, joined = new Map());
+    let both = joined.get(above);
+    if (both === undefined) joined.set(above, both = inherit(own, above) as OverloadBounds);
+    return both;
+  }
+
+  /** Whether a bound or a warning is on that only a monitor can tell about. */
+  get isMonitored(): boolean {
+    const { cpuOverloadWarnRatio, memoryOverloadWarnRatio } = this.#config.settings;
+    return cpuOverloadWarnRatio > 0 || memoryOverloadWarnRatio > 0 ||
+      this.#limits("transactions") || this.#limits("connections");
+  }
+
+  #limits(pair: "transactions" | "connections" | "lag"): boolean {
+    const { settings, databases, fallbackDatabase } = this.#config;
+    const general = settingsBounds(settings)[pair];
+    const ofDatabases = [...databases.values(), fallbackDatabase].map((each) => each?.bounds);
+    // A database's bounds hold for what groups leave open.
+    return [...new Set([null, ...ofDatabases])].some((database) =>
+      [null, ...this.#groups.values()].some((group) =>
+        isLimit(withOwn(group?.[pair], withOwn(database?.[pair], general)))
+      )
+    );
+  }
 }
 
-/** The databases whose entries set bounds of their own. Those of the `*` entry have no names to be told by. */
-export function databaseBounds(config: Config): { database: string; bounds: Bounds }[] {
-  return [...config.databases.values()]
-    .filter(({ minOsCpuWaitTimeRatioToThrow: min, maxOsCpuWaitTimeRatioToThrow: max }) =>
-      min !== null || max !== null
-    )
-    .map((database) => ({
-      database: database.name,
-      bounds: transactionBounds(config.settings, database),
-    }));
-}
-
-/** Whether a bound or a warning is on that only a monitor can tell about. */
+/** Whether a configuration needs a monitor. */
 export function isMonitored(config: Config): boolean {
-  const { settings } = config;
-  const connections = {
-    min: settings.minOsCpuWaitTimeRatioToDropConnection,
-    max: settings.maxOsCpuWaitTimeRatioToDropConnection,
-  };
-  return settings.cpuOverloadWarnRatio > 0 || settings.memoryOverloadWarnRatio > 0 ||
-    isLimit(connections) || isLimit(transactionBounds(settings, null)) ||
-    databaseBounds(config).some(({ bounds }) => isLimit(bounds));
+  return new OwnBounds(config).isMonitored;
 }

@@ -1,6 +1,16 @@
 // The one rule of shedding, as in ClickHouse: nothing is refused below a lower bound, everything above an
 // upper one, and between them the probability rises linearly. Pure.
 
+import type { OwnPair } from "../config/mod.ts";
+
+/** What the watched processes did in an interval, all their threads together. */
+export interface CpuTimes {
+  /** Microseconds in which they could have run and had no CPU. */
+  readonly waitUs: number;
+  /** Microseconds in which they ran. */
+  readonly busyUs: number;
+}
+
 export interface Bounds {
   readonly min: number;
   readonly max: number;
@@ -10,6 +20,12 @@ export interface Bounds {
 export interface Shedding extends Bounds {
   /** How much of all attempts is refused, 0 to 1; 0 when the bounds are turned off. */
   readonly probability: number;
+}
+
+/** Wait by work; 0 when there was less work than the threshold, which tells nothing. */
+export function overloadRatio({ waitUs, busyUs }: CpuTimes, thresholdUs: number): number {
+  if (!(busyUs > 0) || busyUs < thresholdUs || !(waitUs > 0)) return 0;
+  return waitUs / busyUs;
 }
 
 /** Whether the bounds refuse anything at all; 0 and 0 is how they are turned off. */
@@ -25,4 +41,9 @@ export function probabilityOf(value: number, bounds: Bounds): number {
 
 export function shedding(value: number, { min, max }: Bounds): Shedding {
   return { min, max, probability: probabilityOf(value, { min, max }) };
+}
+
+/** What holds where there are bounds of one's own. */
+export function withOwn(own: OwnPair | undefined, { min, max }: Bounds): Bounds {
+  return { min: own?.min ?? min, max: own?.max ?? max };
 }

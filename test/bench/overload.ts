@@ -1,62 +1,73 @@
 // Benchmark of overload control: `bun test/bench/overload.ts`; --help lists options.
 //
 // What it measures. One PostgreSQL and two hosts of `pgweir up` in front of it with one worker each, equal but for
-// overload control: "off" has none, "on" has bounds, warnings and so a monitor. Rounds alternate between them.
-// 1. Cost: `pgbench -S` on a machine with nothing else to do, and bounds that are far away. CPU time per transaction
-//    of all processes of the host, monitor included, and the ratio of on to off, round by round.
-// 2. Overload: busy processes that take the CPUs, and pgbench that begins transactions at a rate that is too much
-//    (-R, an open loop: a transaction that begins late counts as slow from when it was due). Per side: transactions
-//    per second that were done, the part that was refused, p50 and p99 of those that were done.
+// overload control: "off" has none, "on" has bounds, and so a monitor of its workers.
+//  cost      `pgbench -S` on a machine with nothing else to do, and bounds that are far away. CPU time per transaction
+//            of all processes of the host, monitor included: on as a ratio to off, in many short rounds of both, in
+//            turn. The median of the ratios, and where it lies with 95 % certainty.
+//  overload  Queries that cost PostgreSQL CPU (a count over a generated series, some milliseconds) come by a schedule,
+//            --rate times as many as are done when they come one after the other (an open loop: nobody waits for an
+//            answer before the next one comes), beside busy processes on the same CPUs. "on" has a monitor of
+//            PostgreSQL (`pgweir overload`) as well. Per side: how many came and were done per second, the part that was refused,
+//            p50 and p99 of those that were done, counted from when they were due.
 //
-// How. The rate is a share of what "off" does without a rate beside the same busy processes (--rate 1.5 is half as
-// much again). Refused transactions are not tried again: pgbench counts them as failed (SQLSTATE 40001, which it
-// takes for a failure that may be tried again) and goes on to the next. Latencies are from pgbench's log of every transaction.
+// How. Each round measures what is done without a schedule anew, and puts both sides under the same load, in turn.
+// Who is refused backs off, as the HINT has it: he does not come again in this run. pgbench counts him as failed (SQLSTATE
+// 40001, which it takes for a failure that may be tried again). Latencies are from pgbench's log of every transaction.
 //
-// What it does not measure: clients that back off, refused connections, a database host's monitor.
+// What it does not measure: clients that try again at once (nothing helps those), refused connections.
 //
 // How it could mislead.
-// - Without refusals an open loop above the capacity has a queue that grows as long as the run lasts, so its p99 is
-//   as large as --seconds allow: say how long it was. With them the queue ends where enough is refused.
-// - pgbench and PostgreSQL wait for the CPUs as the worker does, and nobody refuses their work: with enough busy
-//   processes the latency that is left is theirs.
-// - Other work on the machine is an overload, too. Its share in part 1 is printed.
+// - Without refusals the queue of an open loop above the capacity grows as long as the run lasts, so its p99 is as
+//   large as --seconds allow: say how long it was. With them the queue ends where enough is refused. Both include the
+//   first second, in which no monitor has seen anything yet.
+// - What is done per second is less with refusals than without by what a monitor refuses too much: both are shown.
+// - Other work on the machine is an overload, too. Its share while the cost is measured is printed.
 
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { availableParallelism } from "node:os";
 import { runtimeCommand, type RuntimeName } from "../../shared/sys/mod.ts";
 import type { ManagedProcess } from "../support/managed_process.ts";
+import { type NatsServer, startNats } from "../support/nats.ts";
 import { type Postgres, startPostgres } from "../support/postgres.ts";
 import { childrenOf, commandLine, threadCpuSeconds } from "../support/processes.ts";
 import { freePort, tempDir } from "../support/temp.ts";
 import { parsePgbenchOutput, summariseLatencies } from "./pgbench_output.ts";
 import { describeMachine, fillDatabase, findPgbench, launch, tail } from "./programs.ts";
 import { groupThousands, renderTable } from "./report.ts";
-import { median, medianRatio } from "./stats.ts";
+import { median, medianInterval, medianRatio } from "./stats.ts";
 import { otherShare, readMachineUsage, readUsage, usedCpuSeconds } from "./usage.ts";
 
 const USAGE = `bun test/bench/overload.ts [options]
 
+  --only cost           one of the two: cost or overload
   --runtimes bun,deno   runtimes of the hosts
-  --rounds 7            rounds of the cost, each with both sides
-  --seconds 5           length of a measurement of the cost
-  --load-rounds 3       rounds of the overload
-  --load-seconds 15     length of a measurement of the overload
-  --clients 16          pgbench clients
-  --hogs N              busy processes of the overload (four for each core)
-  --rate 1.5            transactions that begin, as a multiple of what is done without a rate
-  --min 0.5 --max 4     bounds of the overload`;
+  --rounds N            rounds, each with both sides (cost 60, overload 5)
+  --seconds S           length of a measurement (cost 1, overload 15)
+  --clients N           pgbench clients (cost 16, overload 64)
+  --hogs N              busy processes beside the overload (one for each core)
+  --rate 1.5            transactions that come, as a multiple of what is done without a schedule
+  --work 20000          rows that a query of the overload counts
+  --min 1 --max 8       bounds of the overload`;
 
-interface Options {
-  readonly runtimes: readonly RuntimeName[];
+/** What there is a default of for each of the two. */
+interface Length {
   readonly rounds: number;
   readonly seconds: number;
-  readonly loadRounds: number;
-  readonly loadSeconds: number;
   readonly clients: number;
+}
+
+interface Options {
+  readonly only: string;
+  readonly runtimes: readonly RuntimeName[];
+  readonly cost: Length;
+  readonly overload: Length;
   readonly hogs: number;
   readonly rate: number;
+  readonly work: number;
   readonly min: number;
   readonly max: number;
 }
@@ -64,15 +75,30 @@ interface Options {
 type Side = "off" | "on";
 const sides: readonly Side[] = ["off", "on"];
 const warmUpSeconds = 3;
+/** Between two runs, so that the one has no part in the other. */
+const restMs = 1000;
+const poolSize = 20;
 
 interface Host {
   readonly side: Side;
   readonly port: number;
-  readonly process: ManagedProcess;
+  /** It, and its monitor of PostgreSQL. */
+  readonly processes: ManagedProcess[];
   readonly folder: string;
 }
 
+interface Load {
+  readonly seconds: number;
+  readonly clients: number;
+  /** What pgbench runs: its arguments. */
+  readonly script: readonly string[];
+  /** Per second; null: one after the other. */
+  readonly rate: number | null;
+}
+
 const pgbench = findPgbench().path;
+let server: Postgres | null = null;
+let nats: NatsServer | null = null;
 
 function iniOf(
   side: Side,
@@ -91,11 +117,13 @@ function iniOf(
     "auth_type = trust",
     `auth_file = ${host.folder}/users`,
     "pool_mode = transaction",
-    "default_pool_size = 20",
+    `default_pool_size = ${poolSize}`,
     "log_connections = 0",
     "log_disconnections = 0",
     "server_idle_timeout = 0",
     "overload_sqlstate = 40001",
+    `mesh = bench-${side}`,
+    `bus_url = nats://${encodeURIComponent(nats!.token)}@127.0.0.1:${nats!.port}`,
     ...(side === "on" ? lines : []),
     "",
   ];
@@ -103,34 +131,42 @@ function iniOf(
   return file;
 }
 
-let server: Postgres | null = null;
-
 async function startHost(
   side: Side,
   runtime: RuntimeName,
   lines: readonly string[],
+  watchesDatabase: boolean,
 ): Promise<Host> {
   const place = { port: await freePort(), folder: tempDir("overload") };
   const file = iniOf(side, place, lines);
-  const cli = join(import.meta.dirname!, "../../services/cli.ts");
-  const command = [
-    ...runtimeCommand(runtime),
-    cli,
-    "up",
-    "--workers=1",
-    `--runtime=${runtime}`,
-    file,
-  ];
-  const child = await launch(command, { exitSignal: "SIGTERM" });
-  await child.ready("pgweir to be ready", () => child.stdout().includes("pgweir is ready"));
-  const host = { side, process: child, ...place };
-  const hasMonitor = () => monitorOf(host) !== undefined;
-  if (side === "on") await child.ready("the monitor", hasMonitor);
+  const cli = [...runtimeCommand(runtime), join(import.meta.dirname!, "../../services/cli.ts")];
+  const up = await launch([...cli, "up", "--workers=1", `--runtime=${runtime}`, file], {
+    exitSignal: "SIGTERM",
+  });
+  const host: Host = { side, processes: [up], ...place };
+  await up.ready("pgweir to be ready", () => up.stdout().includes("pgweir is ready"));
+  if (side === "off") return host;
+  await up.ready("the monitor", () => monitorOf(host) !== undefined);
+  if (!watchesDatabase) return host;
+  const port = String(server!.port);
+  const watch = await launch([...cli, "overload", "--database", "bench", "--port", port, file], {
+    exitSignal: "SIGTERM",
+  });
+  host.processes.push(watch);
+  await watch.ready("the monitor of PostgreSQL", () => {
+    return watch.stderr().includes("watching a PostgreSQL");
+  });
   return host;
 }
 
-function monitorOf({ process: { pid } }: Host): number | undefined {
-  return childrenOf(pid).find((child) => commandLine(child).includes("cli.ts overload"));
+async function stopHosts(hosts: readonly Host[]): Promise<void> {
+  const all = hosts.flatMap(({ processes }) => processes.toReversed());
+  await Promise.all(all.map((each) => each.stop("SIGTERM")));
+}
+
+function monitorOf({ processes }: Host): number | undefined {
+  return childrenOf(processes[0]!.pid)
+    .find((child) => commandLine(child).includes("cli.ts overload"));
 }
 
 interface Run {
@@ -141,22 +177,16 @@ interface Run {
   readonly p99Ms: number;
 }
 
-async function run(
-  host: Host,
-  options: Options,
-  seconds: number,
-  rate: number | null,
-): Promise<Run> {
+async function run(host: Host, { seconds, clients, script, rate }: Load): Promise<Run> {
   const folder = tempDir("pgbench");
   const child = await launch([
     pgbench,
-    ...["-h", "127.0.0.1", "-p", String(host.port), "-U", "postgres", "-n", "-S"],
-    ...["-T", String(seconds), "-c", String(options.clients), "-j", "2", "--max-tries=1"],
+    ...["-h", "127.0.0.1", "-p", String(host.port), "-U", "postgres", "-n", ...script],
+    ...["-T", String(seconds), "-c", String(clients), "-j", "2", "--max-tries=1"],
     ...(rate === null ? [] : ["-R", rate.toFixed(0)]),
     ...["-l", "--log-prefix", join(folder, "log")],
     "bench",
   ]);
-  // In an open loop what is due at the end is done to its end.
   const end = await child.ended(seconds * 1000 + 600_000);
   if (end.code !== 0) throw new Error(`run pgbench: it ended with ${end.code}:\n${tail(child)}`);
   const { tps, transactions, failed } = parsePgbenchOutput(child.stdout());
@@ -173,6 +203,11 @@ async function run(
   };
 }
 
+/** Who comes first changes, since the second one finds warm caches. */
+function inTurn(hosts: readonly Host[], round: number): readonly Host[] {
+  return round % 2 === 0 ? hosts : hosts.toReversed();
+}
+
 async function measureCost(runtime: RuntimeName, options: Options): Promise<string[]> {
   const far = [
     "min_os_cpu_wait_time_ratio_to_throw = 1000",
@@ -184,42 +219,42 @@ async function measureCost(runtime: RuntimeName, options: Options): Promise<stri
     "cpu_overload_warn_ratio = 1",
     "memory_overload_warn_ratio = 1",
   ];
-  const hosts = await Promise.all(sides.map((side) => startHost(side, runtime, far)));
+  const { rounds, seconds, clients } = options.cost;
+  const hosts = await Promise.all(sides.map((side) => startHost(side, runtime, far, false)));
+  const load: Load = { seconds, clients, script: ["-S"], rate: null };
   const micros: Record<Side, number[]> = { off: [], on: [] };
-  let [other, monitorMs] = [0, 0];
+  const [others, monitorMs]: [number[], number[]] = [[], []];
   try {
-    for (const host of hosts) await run(host, options, warmUpSeconds, null);
-    for (let round = 0; round < options.rounds; round++) {
-      // Who comes first changes, since the second one finds warm caches.
-      for (const host of round % 2 === 0 ? hosts : hosts.toReversed()) {
+    for (const host of hosts) await run(host, { ...load, seconds: warmUpSeconds });
+    for (let round = 0; round < rounds; round++) {
+      for (const host of inTurn(hosts, round)) {
         const machine = readMachineUsage();
-        const before = readUsage([host.process.pid]);
+        const before = readUsage([host.processes[0]!.pid]);
         const monitor = monitorOf(host);
         const own = () => monitor === undefined ? 0 : cpuOf(monitor);
-        const ownBefore = own();
-        const { transactions } = await run(host, options, options.seconds, null);
-        const used = usedCpuSeconds(before, readUsage([host.process.pid]));
+        const [ownBefore, startedAt] = [own(), performance.now()];
+        const { transactions } = await run(host, load);
+        const used = usedCpuSeconds(before, readUsage([host.processes[0]!.pid]));
         micros[host.side].push(used * 1e6 / transactions);
-        if (host.side === "on") monitorMs = (own() - ownBefore) * 1000 / options.seconds;
-        other = Math.max(other, otherShare(machine, readMachineUsage(), availableParallelism()));
+        if (monitor !== undefined) {
+          monitorMs.push((own() - ownBefore) * 1e6 / (performance.now() - startedAt));
+        }
+        others.push(otherShare(machine, readMachineUsage(), availableParallelism()));
       }
-      say(
-        `cost, ${runtime}, round ${round + 1}: ${
-          sides.map((s) => micros[s].at(-1)!.toFixed(2)).join(" ")
-        } µs`,
-      );
     }
   } finally {
-    await Promise.all(hosts.map((host) => host.process.stop("SIGQUIT")));
+    await stopHosts(hosts);
   }
-  const ratio = medianRatio(micros.on, micros.off)!;
+  const ratios = micros.on.map((on, round) => on / micros.off[round]!);
+  const { low, high } = medianInterval(ratios);
+  say(`cost, ${runtime}: ${ratios.map((ratio) => ratio.toFixed(3)).join(" ")}`);
   return [
     runtime,
     median(micros.off).toFixed(2),
     median(micros.on).toFixed(2),
-    `${ratio.median.toFixed(3)} (${ratio.low.toFixed(3)} to ${ratio.high.toFixed(3)})`,
-    monitorMs.toFixed(1),
-    `${(other * 100).toFixed(0)} %`,
+    `${median(ratios).toFixed(3)} (${low.toFixed(3)} to ${high.toFixed(3)})`,
+    median(monitorMs).toFixed(1),
+    `${(median(others) * 100).toFixed(0)} %`,
   ];
 }
 
@@ -231,43 +266,63 @@ async function measureOverload(runtime: RuntimeName, options: Options): Promise<
   const bounds = [
     `min_os_cpu_wait_time_ratio_to_throw = ${options.min}`,
     `max_os_cpu_wait_time_ratio_to_throw = ${options.max}`,
-    "overload_interval = 0.5",
+    "overload_interval = 0.25",
     "os_cpu_busy_time_threshold = 20000",
   ];
-  const hosts = await Promise.all(sides.map((side) => startHost(side, runtime, bounds)));
+  const { rounds, seconds, clients } = options.overload;
+  const file = join(tempDir("overload"), "work.sql");
+  writeFileSync(file, `SELECT count(*) FROM generate_series(1, ${options.work});\n`);
+  const load: Load = { seconds, clients, script: ["-f", file], rate: null };
+  const closed: Load = { ...load, clients: poolSize, seconds: Math.ceil(seconds / 3) };
+  const hosts = await Promise.all(sides.map((side) => startHost(side, runtime, bounds, true)));
   const hogs = await Promise.all(
-    Array.from(
-      { length: options.hogs },
-      () => launch(["sh", "-c", "while :; do :; done"]),
-    ),
+    Array.from({ length: options.hogs }, () => launch(["sh", "-c", "while :; do :; done"])),
   );
+  const rates: number[] = [];
   const runs: Record<Side, Run[]> = { off: [], on: [] };
-  let rate = 0;
   try {
-    for (const host of hosts) await run(host, options, warmUpSeconds, null);
-    rate = options.rate * (await run(hosts[0]!, options, options.loadSeconds, null)).tps;
-    for (let round = 0; round < options.loadRounds; round++) {
-      for (const host of round % 2 === 0 ? hosts : hosts.toReversed()) {
-        const done = await run(host, options, options.loadSeconds, rate);
+    await run(hosts[0]!, { ...closed, seconds: warmUpSeconds });
+    for (let round = 0; round < rounds; round++) {
+      const rate = options.rate * (await run(hosts[0]!, closed)).tps;
+      rates.push(rate);
+      for (const host of inTurn(hosts, round)) {
+        await delay(restMs);
+        const done = await run(host, { ...load, rate });
         runs[host.side].push(done);
         say(
-          `overload, ${runtime}, round ${round + 1}, ${host.side}: ${done.tps.toFixed(0)} TPS, ` +
-            `p99 ${done.p99Ms.toFixed(0)} ms, ${(done.refusedShare * 100).toFixed(0)} % refused`,
+          `overload, ${runtime}, round ${round + 1}, ${host.side}: ${done.tps.toFixed(0)} of ` +
+            `${rate.toFixed(0)} TPS, p50 ${done.p50Ms.toFixed(0)} ms, p99 ` +
+            `${done.p99Ms.toFixed(0)} ms, ${(done.refusedShare * 100).toFixed(0)} % refused`,
         );
       }
     }
   } finally {
     await Promise.all(hogs.map((hog) => hog.stop("SIGKILL")));
-    await Promise.all(hosts.map((host) => host.process.stop("SIGQUIT")));
+    await stopHosts(hosts);
   }
-  const of = (side: Side, value: (run: Run) => number) => median(runs[side].map(value));
+  const of = (side: Side, value: (run: Run) => number) => runs[side].map(value);
+  const shown = (side: Side, value: (run: Run) => number) => {
+    const all = of(side, value);
+    const [low, high] = [Math.min(...all), Math.max(...all)].map((each) => each.toFixed(0));
+    return `${groupThousands(median(all).toFixed(0))} (${low} to ${high})`;
+  };
+  const p99 = (side: Side) => of(side, ({ p99Ms }) => p99Ms);
+  const gain = medianRatio(p99("off"), p99("on"))!;
+  const done = medianRatio(of("on", ({ tps }) => tps), of("off", ({ tps }) => tps))!;
+  say(
+    `overload, ${runtime}: p99 of what is done is ${gain.median.toFixed(1)} times better with ` +
+      `refusals (${gain.low.toFixed(1)} to ${
+        gain.high.toFixed(1)
+      }), and as much of it as without ` +
+      `times ${done.median.toFixed(2)} (${done.low.toFixed(2)} to ${done.high.toFixed(2)})`,
+  );
   return sides.map((side) => [
     `${runtime}, ${side}`,
-    groupThousands(rate.toFixed(0)),
-    groupThousands(of(side, ({ tps }) => tps).toFixed(0)),
-    `${(of(side, ({ refusedShare }) => refusedShare) * 100).toFixed(0)} %`,
-    of(side, ({ p50Ms }) => p50Ms).toFixed(1),
-    of(side, ({ p99Ms }) => p99Ms).toFixed(1),
+    groupThousands(median(rates).toFixed(0)),
+    groupThousands(median(of(side, ({ tps }) => tps)).toFixed(0)),
+    `${(median(of(side, ({ refusedShare }) => refusedShare)) * 100).toFixed(0)} %`,
+    shown(side, ({ p50Ms }) => p50Ms),
+    shown(side, ({ p99Ms }) => p99Ms),
   ]);
 }
 
@@ -279,16 +334,16 @@ function readOptions(): Options | null {
   const { values } = parseArgs({
     options: {
       help: { type: "boolean", short: "h" },
+      only: { type: "string", default: "" },
       runtimes: { type: "string", default: "bun,deno" },
-      rounds: { type: "string", default: "7" },
-      seconds: { type: "string", default: "5" },
-      "load-rounds": { type: "string", default: "3" },
-      "load-seconds": { type: "string", default: "15" },
-      clients: { type: "string", default: "16" },
-      hogs: { type: "string", default: String(4 * availableParallelism()) },
+      rounds: { type: "string" },
+      seconds: { type: "string" },
+      clients: { type: "string" },
+      hogs: { type: "string", default: String(availableParallelism()) },
       rate: { type: "string", default: "1.5" },
-      min: { type: "string", default: "0.5" },
-      max: { type: "string", default: "4" },
+      work: { type: "string", default: "20000" },
+      min: { type: "string", default: "1" },
+      max: { type: "string", default: "8" },
     },
   });
   if (values.help === true) return null;
@@ -302,18 +357,26 @@ function readOptions(): Options | null {
     if (Number.isInteger(value) && value > 0) return value;
     throw new Error(`read ${option}: "${text}" given, a whole number from 1 on wanted`);
   };
+  const { only } = values;
+  if (!["", "cost", "overload"].includes(only)) {
+    throw new Error(`read --only: "${only}" given, cost or overload wanted`);
+  }
+  const length = (rounds: number, seconds: number, clients: number): Length => ({
+    rounds: count("--rounds", values.rounds ?? String(rounds)),
+    seconds: count("--seconds", values.seconds ?? String(seconds)),
+    clients: count("--clients", values.clients ?? String(clients)),
+  });
   return {
+    only,
     runtimes: values.runtimes.split(",").map((text) => {
       if (text === "bun" || text === "deno") return text;
       throw new Error(`read --runtimes: "${text}" given, one of bun, deno wanted`);
     }),
-    rounds: count("--rounds", values.rounds),
-    seconds: count("--seconds", values.seconds),
-    loadRounds: count("--load-rounds", values["load-rounds"]),
-    loadSeconds: count("--load-seconds", values["load-seconds"]),
-    clients: count("--clients", values.clients),
-    hogs: count("--hogs", values.hogs),
+    cost: length(60, 1, 16),
+    overload: length(5, 15, 64),
+    hogs: number("--hogs", values.hogs),
     rate: number("--rate", values.rate),
+    work: count("--work", values.work),
     min: number("--min", values.min),
     max: number("--max", values.max),
   };
@@ -324,32 +387,45 @@ async function main(): Promise<void> {
   if (options === null) return console.log(USAGE);
   const machine = describeMachine();
   server = await startPostgres({ settings: { max_connections: "200", shared_buffers: "256MB" } });
-  await fillDatabase(pgbench, server, 10, "postgres");
+  nats = await startNats({ jetstream: true });
   const cost: string[][] = [];
   const overload: string[][] = [];
   try {
-    for (const runtime of options.runtimes) cost.push(await measureCost(runtime, options));
-    for (const runtime of options.runtimes) {
-      overload.push(...await measureOverload(runtime, options));
+    if (options.only !== "overload") {
+      await fillDatabase(pgbench, server, 10, "postgres");
+      for (const runtime of options.runtimes) cost.push(await measureCost(runtime, options));
+    }
+    if (options.only !== "cost") {
+      for (const runtime of options.runtimes) {
+        overload.push(...await measureOverload(runtime, options));
+      }
     }
   } finally {
+    await nats.stop();
     await server.stop("immediate");
   }
+  console.log(`${machine.cpu}, ${machine.cores} cores.`);
+  if (cost.length > 0) {
+    const { rounds, seconds, clients } = options.cost;
+    console.log(
+      `\nCost while nothing is overloaded, µs of CPU per transaction; ${clients} clients of ` +
+        `pgbench -S, ${rounds} rounds of ${seconds} s:\n`,
+    );
+    console.log(renderTable(
+      ["runtime", "off", "on", "ratio, median (95 %)", "ms/s of the monitor", "other work"],
+      cost,
+      1,
+    ));
+  }
+  if (overload.length === 0) return;
+  const { rounds, seconds, clients } = options.overload;
   console.log(
-    `${machine.cpu}, ${machine.cores} cores; ${options.clients} clients of pgbench -S.\n`,
-  );
-  console.log("Cost while nothing is overloaded, µs of CPU per transaction:\n");
-  console.log(renderTable(
-    ["runtime", "off", "on", "ratio, median (range)", "ms/s of the monitor", "other work at most"],
-    cost,
-    1,
-  ));
-  console.log(
-    `\nOverload: ${options.hogs} busy processes, ${options.rate} times as many transactions as are done, ` +
-      `${options.loadSeconds} s each, bounds ${options.min} and ${options.max}:\n`,
+    `\nOverload: ${options.rate} times as many transactions as are done, ${clients} clients, ` +
+      `${options.hogs} busy processes; ${rounds} rounds of ${seconds} s; bounds ${options.min} ` +
+      `and ${options.max}; medians, and the range:\n`,
   );
   console.log(renderTable(
-    ["overload control", "begun per s", "done per s", "refused", "p50 ms", "p99 ms"],
+    ["overload control", "come per s", "done per s", "refused", "p50 ms", "p99 ms"],
     overload,
     1,
   ));

@@ -22,6 +22,14 @@ export function quantileOfSorted(sorted: ArrayLike<number>, q: number): number {
   return low + (high - low) * (position - below);
 }
 
+/** Where the median of what the sample was taken of lies with 95 % certainty: by the order of the values alone. */
+export function medianInterval(values: readonly number[]): { low: number; high: number } {
+  const sorted = [...values].sort((a, b) => a - b);
+  const { length } = sorted;
+  const from = Math.max(0, Math.floor((length - 1.96 * Math.sqrt(length)) / 2) - 1);
+  return { low: sorted[from] as number, high: sorted[length - 1 - from] as number };
+}
+
 /**
  * The median of the ratios taken round by round, and their range. A ratio of two medians would mix
  * rounds; neighbours of one round have seen the same noise of the machine, so it largely cancels.

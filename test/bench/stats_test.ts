@@ -1,7 +1,7 @@
 // Medians, quantiles and per-round ratios.
 
 import { assert, suite } from "../support/harness.ts";
-import { median, medianOrNull, medianRatio, quantile } from "./stats.ts";
+import { median, medianInterval, medianOrNull, medianRatio, quantile } from "./stats.ts";
 
 const test = suite("bench stats");
 
@@ -22,6 +22,12 @@ test("quantile() interpolates between neighbours when the place falls between tw
   assert.is(quantile(values, 0.99), 990);
   assert.is(quantile([0, 10], 0.25), 2.5);
   assert.is(quantile([1, 2, 3], 1), 3);
+});
+
+test("medianInterval() goes by ranks, and is the whole sample when that is small", () => {
+  assert.equal(medianInterval(Array.from({ length: 60 }, (_, i) => 60 - i)), { low: 22, high: 39 });
+  assert.equal(medianInterval([3, 1, 2]), { low: 1, high: 3 });
+  assert.equal(medianInterval([5]), { low: 5, high: 5 });
 });
 
 test("quantile() throws when the sample is empty or the fraction is no fraction", () => {

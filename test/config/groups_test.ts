@@ -53,6 +53,7 @@ reports = parent=analytics max_concurrent_queries=8 max_queued=100 queueing=off 
       cpuShares: 1024,
       priority: 0,
       shed: "normal",
+      bounds: null,
     },
     {
       name: "reports",
@@ -66,6 +67,7 @@ reports = parent=analytics max_concurrent_queries=8 max_queued=100 queueing=off 
       cpuShares: 256,
       priority: -3,
       shed: "never",
+      bounds: null,
     },
   ];
   assert.equal(groups, expected);

@@ -103,8 +103,7 @@ test("loadConfig() fills every field of a database", () => {
     serverLifetimeMs: null,
     queryWaitTimeoutMs: null,
     warnSessionFeatures: null,
-    minOsCpuWaitTimeRatioToThrow: null,
-    maxOsCpuWaitTimeRatioToThrow: null,
+    bounds: null,
     shed: null,
     startupParameters: { client_encoding: "UTF8", application_name: "reports" },
   });

@@ -18,6 +18,7 @@ export function group(name: string, some: Some = {}): GroupConfig {
     cpuShares: 1024,
     priority: 0,
     shed: "normal",
+    bounds: null,
     ...some,
   };
 }

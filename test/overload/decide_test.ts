@@ -2,9 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { decide, overloadRatio } from "../../services/overload/decide.ts";
+import { decide } from "../../services/overload/decide.ts";
 import { loadConfig } from "../../shared/config/mod.ts";
-import { isMonitored } from "../../shared/overload/mod.ts";
+import { isMonitored, overloadRatio } from "../../shared/overload/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 import { configWith } from "./fixtures.ts";
 
@@ -36,13 +36,15 @@ min_os_cpu_wait_time_ratio_to_drop_connection = 3
 max_os_cpu_wait_time_ratio_to_drop_connection = 13
 os_cpu_busy_time_threshold = 100`;
 
-tests("decide() takes both pairs of bounds, and those that databases set for themselves", () => {
+tests("decide() takes both pairs of bounds, and those of the database it is for", () => {
   const config = configWith(
     settings,
     `shop = host=a
-early = host=a min_os_cpu_wait_time_ratio_to_throw=1 max_os_cpu_wait_time_ratio_to_throw=5
+early = host=a min_os_cpu_wait_time_ratio_to_throw=1 max_os_cpu_wait_time_ratio_to_throw=5 \
+max_os_cpu_wait_time_ratio_to_drop_connection=5
 half = host=a max_os_cpu_wait_time_ratio_to_throw=10
-never = host=a max_os_cpu_wait_time_ratio_to_throw=0`,
+never = host=a max_os_cpu_wait_time_ratio_to_throw=0
+busy = host=a os_cpu_busy_time_threshold=1000001`.replaceAll("\\\n", ""),
   );
   const times = { waitUs: 4_000_000, busyUs: 1_000_000 };
   assert.equal(decide(times, config, null), {
@@ -50,16 +52,18 @@ never = host=a max_os_cpu_wait_time_ratio_to_throw=0`,
     // The example of ClickHouse's documentation.
     transactions: { min: 2, max: 6, probability: 0.5 },
     connections: { min: 3, max: 13, probability: 0.1 },
-    databases: [
-      { database: "early", transactions: { min: 1, max: 5, probability: 0.75 } },
-      { database: "half", transactions: { min: 2, max: 10, probability: 0.25 } },
-      { database: "never", transactions: { min: 2, max: 0, probability: 0 } },
-    ],
   });
-  const early = decide(times, config, "early");
-  assert.equal(early.transactions, { min: 1, max: 5, probability: 0.75 });
-  assert.equal(early.databases, []);
-  assert.is(decide(times, config, "shop").transactions.probability, 0.5);
+  const rows: [database: string, transactions: number, connections: number][] = [
+    ["shop", 0.5, 0.1],
+    ["early", 0.75, 0.5],
+    ["half", 0.25, 0.1],
+    ["never", 0, 0.1],
+    ["busy", 0, 0],
+  ];
+  for (const [database, ...wanted] of rows) {
+    const { transactions, connections } = decide(times, config, database);
+    assert.equal([transactions.probability, connections.probability], wanted, database);
+  }
   assert.is(decide({ waitUs: 4_000_000, busyUs: 99 }, config, null).transactions.probability, 0);
 });
 
@@ -77,6 +81,18 @@ tests("nothing is refused by default, and a monitor is needed only where somethi
     // A worker sees its lag by itself.
     ["max_event_loop_lag_to_throw = 50", "shop = host=a", false],
     ["", "shop = host=a max_os_cpu_wait_time_ratio_to_throw=5", true],
+    ["", "* = host=a max_os_cpu_wait_time_ratio_to_drop_connection=5", true],
+    ["", "shop = host=a max_event_loop_lag_to_throw=5", false],
+    ["", "shop = host=a\n[groups]\na = max_os_cpu_wait_time_ratio_to_throw=5", true],
+    ["", "shop = host=a\n[groups]\na = min_os_cpu_wait_time_ratio_to_throw=5", false],
+    ["", "shop = host=a\n[groups]\na = max_event_loop_lag_to_throw=5", false],
+    // A group's bound may be what a database's lacks.
+    [
+      "min_os_cpu_wait_time_ratio_to_throw = 6",
+      "shop = host=a max_os_cpu_wait_time_ratio_to_throw=5\n[groups]\na = " +
+      "min_os_cpu_wait_time_ratio_to_throw=4",
+      true,
+    ],
   ];
   for (const [lines, databases, is] of rows) {
     assert.is(isMonitored(configWith(lines, databases)), is, `${lines} ${databases}`);
@@ -94,13 +110,6 @@ tests("the example of the shipped file loads, and turns on all there is", () => 
   const { transactions, connections } = decide({ waitUs: 4e6, busyUs: 1e6 }, config!, null);
   assert.equal([transactions.probability, connections.max], [0.5, 10]);
   assert.equal([settings.cpuOverloadWarnRatio, settings.memoryOverloadWarnRatio], [0.9, 0.9]);
-});
-
-tests("the * entry has no name to be told by: bounds of its own are refused", () => {
-  assert.throws(
-    () => configWith("", "* = host=a max_os_cpu_wait_time_ratio_to_throw=5"),
-    /database "\*": bounds of os_cpu_wait_time_ratio_to_throw of its own/,
-  );
 });
 
 tests.run();

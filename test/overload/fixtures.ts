@@ -3,9 +3,14 @@
 import type { Presence } from "../../shared/bus/mod.ts";
 import { type Config, loadConfig } from "../../shared/config/mod.ts";
 
-/** `settings` are lines of [pgbouncer], `databases` lines of [databases]. */
-export function configWith(settings = "", databases = "shop = host=127.0.0.1"): Config {
-  const text = `[databases]\n${databases}\n[pgbouncer]\npool_mode = transaction\n${settings}\n`;
+/** Lines of [pgbouncer], [databases] and [groups]. */
+export function configWith(
+  settings = "",
+  databases = "shop = host=127.0.0.1",
+  groups = "",
+): Config {
+  const text = `[databases]\n${databases}\n[pgbouncer]\npool_mode = transaction\n${settings}\n` +
+    `[groups]\n${groups}\n`;
   const { config, problems } = loadConfig("main.ini", () => text);
   if (config === null) throw new Error(problems.map(({ message }) => message).join("\n"));
   return config;

@@ -136,19 +136,18 @@ export class Admission {
     return null;
   }
 
-  /** Whether the group of what a client begins is to be spared when others are refused for overload. */
-  spares(client: ClientSession, at: number, next: number): boolean {
-    if (!this.#isOn) return false;
+  /** The group of what a client begins with the message [at, next); null: none. */
+  groupOf(client: ClientSession, at: number, next: number): Group | null {
+    if (!this.#isOn) return null;
     const place = client.place ??= new Place(client);
-    const group = place.choose(this.#rules as RuleSet, this.groups, at, next);
-    return group?.settings.shed === "never";
+    return place.choose(this.#rules as RuleSet, this.groups, at, next);
   }
 
   /** The same at its login, when it is not known yet what it will begin. */
-  sparesLogin(client: ClientSession): boolean {
-    if (!this.#isOn) return false;
+  groupAtLogin(client: ClientSession): Group | null {
+    if (!this.#isOn) return null;
     const place = client.place ??= new Place(client);
-    return place.chosen(this.#rules as RuleSet, this.groups)?.settings.shed === "never";
+    return place.chosen(this.#rules as RuleSet, this.groups);
   }
 
   /** `queued`: it waits from now on. */

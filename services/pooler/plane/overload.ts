@@ -1,10 +1,12 @@
 // Refuses new work while something is overloaded: transactions where they begin, connections before anything is spent
 // on their login. Which probability holds is shedding.ts; here is whom it concerns, what they are answered, and the
 // counts. A transaction that runs is never touched, and nothing here is called while all probabilities are 0.
-// Bounds: what is counted is named by the entries of [databases] only, so strangers can't add to it.
+// Bounds: what is counted is named by the entries of [databases] and [groups] only, so strangers can't add to it.
 
-import { lookupDatabase } from "../../../shared/config/mod.ts";
+import { lookupDatabase, type OverloadBounds } from "../../../shared/config/mod.ts";
+import type { Group } from "../../../shared/groups/mod.ts";
 import type { OverloadDecision, OverloadWarnings } from "../../../shared/bus/mod.ts";
+import { OwnBounds } from "../../../shared/overload/mod.ts";
 import {
   Backend,
   concatBytes,
@@ -20,7 +22,7 @@ import type { Pool } from "./pool.ts";
 import { zeroAt } from "./prepared.ts";
 import { error, overloaded, type Refusal } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
-import { type Share, Shedding, type Source, type Work } from "./shedding.ts";
+import { type Risk, Shedding, type Source, type Work } from "./shedding.ts";
 
 /** A monitor says its warnings every five seconds. */
 const warningsValidMs = 15_000;
@@ -36,11 +38,13 @@ const countsMax = 5000;
 const ready = readyForQuery("I");
 const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 
-/** What was refused for one source to the clients of one database. */
+/** What was refused for one source to the clients of one database, and of one group that has bounds of its own. */
 export interface Shed {
   readonly scope: Source["scope"];
   readonly name: string;
   readonly database: string;
+  /** "": all others. */
+  readonly group: string;
   transactions: number;
   connections: number;
 }
@@ -49,6 +53,12 @@ interface Answers {
   /** The error alone, and with ReadyForQuery behind it. */
   readonly error: Uint8Array;
   readonly whole: Uint8Array;
+}
+
+/** What holds for new transactions of one database and group, and its answers once there was a refusal. */
+interface Judgement {
+  readonly risk: Risk | null;
+  answers: Answers | null;
 }
 
 export class Overload {
@@ -63,8 +73,10 @@ export class Overload {
   /** null until there is a timer. */
   #lag: EventLoopLag | null = null;
   #lagTakenAt: number;
-  /** Made once for each decision. */
-  #answers = new WeakMap<Share, Answers>();
+  /** Bounds of databases and groups. */
+  #own: OwnBounds;
+  /** What was made of all that is known, by database and group, until something else is. */
+  readonly #judged = new Map<string, Map<string | null, Judgement>>();
   /** What was said in the log: new work is refused. */
   #isShedding = false;
   #shedBefore = 0;
@@ -72,6 +84,7 @@ export class Overload {
   constructor(plane: Plane) {
     this.#plane = plane;
     this.shedding = new Shedding(Math.random);
+    this.#own = new OwnBounds(plane.config);
     this.#lagTakenAt = plane.reactor.now;
   }
 
@@ -88,7 +101,7 @@ export class Overload {
 
   /** Pools and exemptions may be others. */
   onConfig(): void {
-    this.#answers = new WeakMap();
+    this.#own = new OwnBounds(this.#plane.config);
     this.#apply();
   }
 
@@ -106,27 +119,54 @@ export class Overload {
       this.#lagTakenAt = now;
       const bounds = { min: minEventLoopLagToThrowMs, max: maxEventLoopLagToThrowMs };
       const lag = this.#lag.take();
-      if (this.shedding.lag(lag, bounds, now, overloadIntervalMs + lagSlackMs)) isNew = true;
+      const { limitsLag } = this.#own;
+      const validMs = overloadIntervalMs + lagSlackMs;
+      if (this.shedding.lag(lag, bounds, limitsLag, now, validMs)) isNew = true;
     }
     if (isNew) this.#apply();
   }
 
-  /** The probability that a new transaction is refused to clients of a database. */
+  /** The highest probability that a new transaction is refused to any client of a database. */
   probabilityOf(database: string): number {
-    const risk = this.shedding.risk("transactions", database);
-    return risk === null || this.isExempt(database) ? 0 : risk.share.probability;
+    return this.#strongestOf(database)?.share.probability ?? 0;
+  }
+
+  #strongestOf(database: string): Risk | null {
+    if (this.shedding.isUnwatched || this.isExempt(database)) return null;
+    let found = this.#judge(database, null).risk;
+    for (const group of this.#own.groups) {
+      const { risk } = this.#judge(database, group);
+      if (risk !== null && risk.share.probability > (found?.share.probability ?? 0)) found = risk;
+    }
+    return found;
+  }
+
+  #judge(database: string, group: string | null): Judgement {
+    let judged = this.#judged.get(database);
+    if (judged === undefined) this.#judged.set(database, judged = new Map());
+    let judgement = judged.get(group);
+    if (judgement === undefined) {
+      const risk = this.shedding.risk("transactions", database, this.boundsOf(database, group));
+      judged.set(group, judgement = { risk, answers: null });
+    }
+    return judgement;
   }
 
   #apply(): void {
+    this.#judged.clear();
+    let strongest: Risk | null = null;
     for (const pool of this.#plane.pools.values()) {
-      pool.shedding = this.probabilityOf(pool.database.name);
+      const risk = this.#strongestOf(pool.database.name);
+      pool.shedding = risk?.share.probability ?? 0;
+      if (pool.shedding > (strongest?.share.probability ?? 0)) strongest = risk;
     }
-    this.#tellLog();
+    this.#tellLog(
+      strongest ?? this.shedding.strongest("transactions") ??
+        this.shedding.strongest("connections"),
+    );
   }
 
-  #tellLog(): void {
-    const strongest = this.shedding.strongest("transactions") ??
-      this.shedding.strongest("connections");
+  #tellLog(strongest: Risk | null): void {
     if ((strongest !== null) === this.#isShedding) return;
     this.#isShedding = strongest !== null;
     const shed = [...this.shed.values()].reduce(
@@ -150,6 +190,16 @@ export class Overload {
   }
 
   // --- whom it concerns
+
+  /** Those that clients of a database and a group have for themselves; null: those of the settings. */
+  boundsOf(database: string, group: string | null): OverloadBounds | null {
+    return this.#own.of(database, group);
+  }
+
+  /** The groups that have bounds of their own, or of a group above. */
+  get boundGroups(): readonly string[] {
+    return this.#own.groups;
+  }
 
   /** Whether nothing is refused to clients of a database. */
   isExempt(database: string): boolean {
@@ -222,17 +272,18 @@ export class Overload {
   #draw(client: ClientSession, at: number, next: number, end: number): Answers | null {
     const { name } = (client.pool as Pool).database;
     if (this.#isExemptUser(client.user) || this.endsTransaction(at, next, end)) return null;
-    if (this.#plane.admission.spares(client, at, next < end ? next : end)) return null;
-    const risk = this.shedding.risk("transactions", name);
+    const group = this.#plane.admission.groupOf(client, at, next < end ? next : end);
+    if (group?.settings.shed === "never") return null;
+    const judgement = this.#judge(name, group?.name ?? null);
+    const { risk } = judgement;
     if (risk === null || !this.shedding.refuses(risk.share.probability)) return null;
-    this.#count("transactions", risk.source, name);
-    let answers = this.#answers.get(risk.share);
-    if (answers === undefined) {
-      const bytes = error(overloaded("transactions", risk, this.#plane.settings.overloadSqlstate));
-      answers = { error: bytes, whole: concatBytes(bytes, ready) };
-      this.#answers.set(risk.share, answers);
-    }
-    return answers;
+    this.#count("transactions", risk.source, name, group);
+    return judgement.answers ??= this.#answersOf(risk);
+  }
+
+  #answersOf(risk: Risk): Answers {
+    const bytes = error(overloaded("transactions", risk, this.#plane.settings.overloadSqlstate));
+    return { error: bytes, whole: concatBytes(bytes, ready) };
   }
 
   /** Drivers end transactions that never began, and take an error there for a broken connection. */
@@ -265,27 +316,30 @@ export class Overload {
   /** Why a client that has sent its startup packet is not let in; null = it goes on. */
   loginRefusal(client: ClientSession): Refusal | null {
     const { database: asked, user } = client;
-    if (this.shedding.strongest("connections") === null) return null;
+    if (this.shedding.isUnwatched) return null;
     const { admission, config, strangers } = this.#plane;
     // Nobody is to learn by it which databases exist.
     const database = lookupDatabase(config, asked) === null
       ? strangers.standIn(asked, [...config.databases.keys()]) ?? asked
       : asked;
-    const risk = this.shedding.risk("connections", database);
-    if (risk === null || this.isExempt(database) || this.#isExemptUser(user)) return null;
-    if (admission.sparesLogin(client)) return null;
-    if (!this.shedding.refuses(risk.share.probability)) return null;
-    this.#count("connections", risk.source, database);
+    if (this.isExempt(database) || this.#isExemptUser(user)) return null;
+    const group = admission.groupAtLogin(client);
+    if (group?.settings.shed === "never") return null;
+    const own = this.boundsOf(database, group?.name ?? null);
+    const risk = this.shedding.risk("connections", database, own);
+    if (risk === null || !this.shedding.refuses(risk.share.probability)) return null;
+    this.#count("connections", risk.source, database, group);
     return overloaded("connections", risk, "57P03");
   }
 
-  #count(work: Work, { scope, name }: Source, asked: string): void {
+  #count(work: Work, { scope, name }: Source, asked: string, of: Group | null): void {
     const database = this.#plane.config.databases.has(asked) ? asked : "*";
-    const key = `${scope}\0${name}\0${database}`;
+    const group = of !== null && this.#own.has(of.name) ? of.name : "";
+    const key = `${scope}\0${name}\0${database}\0${group}`;
     let shed = this.shed.get(key);
     if (shed === undefined) {
       if (this.shed.size >= countsMax) return;
-      this.shed.set(key, shed = { scope, name, database, transactions: 0, connections: 0 });
+      this.shed.set(key, shed = { scope, name, database, group, transactions: 0, connections: 0 });
     }
     shed[work]++;
   }

@@ -258,10 +258,14 @@ export function frameRefusal(type: number, length: number, longest: number): Ref
 }
 
 /** What is told of work that is shed. Strangers get it as well: it names nothing. */
-export function overloaded(work: Work, { share, source }: Risk, sqlstate: string): Refusal {
+export function overloaded(
+  work: Work,
+  { share, source, value: measured }: Risk,
+  sqlstate: string,
+): Refusal {
   const value = source.scope === "worker"
-    ? `The event loop of the pooler is ${source.value.toFixed(0)} ms behind`
-    : `The ratio of CPU wait to CPU work is ${source.value.toFixed(2)}`;
+    ? `The event loop of the pooler is ${measured.toFixed(0)} ms behind`
+    : `The ratio of CPU wait to CPU work is ${measured.toFixed(2)}`;
   return {
     code: sqlstate,
     message: `server overloaded: the ${

@@ -2,11 +2,19 @@
 // sees of itself, and the dice. Pure: given the clock and the random numbers. Whom it concerns, and what a refused
 // client is told, is overload.ts.
 // Invariants: a decision counts until its time is over and no longer; a database that nothing is known against has
-// probability 0; of several reasons the strongest counts, they do not add up.
+// probability 0; of several reasons the strongest counts, they do not add up; bounds of one's own stand in place of
+// those that a decision was made by, each of them on its own.
 // Bounds: as many databases with a monitor as `sourcesMax`.
 
 import type { OverloadDecision, Shedding as Share } from "../../../shared/bus/mod.ts";
-import { type Bounds, isLimit, probabilityOf } from "../../../shared/overload/mod.ts";
+import type { OverloadBounds } from "../../../shared/config/mod.ts";
+import {
+  type Bounds,
+  type CpuTimes,
+  overloadRatio,
+  shedding,
+  withOwn,
+} from "../../../shared/overload/mod.ts";
 
 export type { Share };
 
@@ -24,10 +32,11 @@ export interface Source {
   readonly reason: string;
   /** CPU wait by CPU work; of a worker milliseconds. */
   readonly value: number;
+  /** null: of a worker. */
+  readonly times: CpuTimes | null;
+  /** By the bounds of whoever has none of its own. */
   readonly transactions: Share;
   readonly connections: Share;
-  /** Databases that have bounds of their own. */
-  readonly own: ReadonlyMap<string, Share>;
   /** Monotonic milliseconds. */
   readonly until: number;
 }
@@ -36,13 +45,14 @@ export interface Source {
 export interface Risk {
   readonly share: Share;
   readonly source: Source;
+  /** What the share was made of: that of the source, or the same by another threshold. */
+  readonly value: number;
 }
 
 const sourcesMax = 2000;
 /** A decision holds for so many intervals from its receipt. */
 const intervalsValid = 3;
 const off: Share = { min: 0, max: 0, probability: 0 };
-const nobody: ReadonlyMap<string, Share> = new Map();
 
 export class Shedding {
   readonly #random: () => number;
@@ -59,7 +69,8 @@ export class Shedding {
 
   /** A monitor's decision, received now. */
   decide(decision: OverloadDecision, now: number): void {
-    const { host: name, database, reason, ratio: value, transactions, connections } = decision;
+    const { host: name, database, reason, ratio: value, waitUs, busyUs } = decision;
+    const { transactions, connections } = decision;
     const isHost = database === "";
     // The servers of one database may be on several hosts.
     this.#set(isHost ? "host" : `database\0${database}\0${name}`, {
@@ -68,28 +79,28 @@ export class Shedding {
       database: isHost ? null : database,
       reason,
       value,
+      times: { waitUs, busyUs },
       transactions,
       connections,
-      own: new Map(decision.databases.map((each) => [each.database, each.transactions])),
       until: now + intervalsValid * decision.intervalMs,
     });
   }
 
   /**
-   * How late this worker looks at its events; it holds until it is said again, or for `validMs`. Whether that changes
-   * anything.
+   * How late this worker looks at its events; it holds until it is said again, or for `validMs`. `isLimited`: somebody
+   * has a bound on it. Whether that changes anything.
    */
-  lag(lagMs: number, bounds: Bounds, now: number, validMs: number): boolean {
-    if (!isLimit(bounds)) return this.#sources.delete("worker");
+  lag(lagMs: number, bounds: Bounds, isLimited: boolean, now: number, validMs: number): boolean {
+    if (!isLimited) return this.#sources.delete("worker");
     this.#set("worker", {
       scope: "worker",
       name: "",
       database: null,
       reason: "event loop lag",
       value: lagMs,
-      transactions: { ...bounds, probability: probabilityOf(lagMs, bounds) },
+      times: null,
+      transactions: shedding(lagMs, bounds),
       connections: off,
-      own: nobody,
       until: now + validMs,
     });
     return true;
@@ -111,28 +122,25 @@ export class Shedding {
     return some;
   }
 
-  /** The strongest reason to refuse such work on a database; null = there is none. */
-  risk(work: Work, database: string): Risk | null {
+  /** Whether nothing is known that work could be refused for. */
+  get isUnwatched(): boolean {
+    return this.#sources.size === 0;
+  }
+
+  /** The strongest reason to refuse such work on a database to whoever has such bounds; null = there is none. */
+  risk(work: Work, database: string, own: OverloadBounds | null): Risk | null {
     let found: Risk | null = null;
     for (const source of this.#sources.values()) {
       if (source.database !== null && source.database !== database) continue;
-      const share = shareOf(source, work, database);
-      if (share.probability > (found?.share.probability ?? 0)) found = { share, source };
+      found = stronger(found, source, work, own);
     }
     return found;
   }
 
-  /** The strongest reason to refuse such work on any database; null = none is refused. */
+  /** The strongest reason to refuse such work to those without bounds of their own; null = there is none. */
   strongest(work: Work): Risk | null {
     let found: Risk | null = null;
-    for (const source of this.#sources.values()) {
-      const shares = work === "connections"
-        ? [source.connections]
-        : [source.transactions, ...source.own.values()];
-      for (const share of shares) {
-        if (share.probability > (found?.share.probability ?? 0)) found = { share, source };
-      }
-    }
+    for (const source of this.#sources.values()) found = stronger(found, source, work, null);
     return found;
   }
 
@@ -142,8 +150,29 @@ export class Shedding {
   }
 }
 
-/** What a source says of such work on a database that it concerns. */
-export function shareOf(source: Source, work: Work, database: string): Share {
-  if (work === "connections") return source.connections;
-  return source.own.get(database) ?? source.transactions;
+function stronger(
+  found: Risk | null,
+  source: Source,
+  work: Work,
+  own: OverloadBounds | null,
+): Risk | null {
+  const share = shareOf(source, work, own);
+  if (!(share.probability > (found?.share.probability ?? 0))) return found;
+  return { share, source, value: valueOf(source, own) };
+}
+
+/** What was measured, as it counts for whoever has such bounds. */
+export function valueOf({ times, value }: Source, own: OverloadBounds | null): number {
+  const threshold = own?.busyTimeThreshold ?? null;
+  return times === null || threshold === null ? value : overloadRatio(times, threshold);
+}
+
+/** How much of such work is refused for a source, if it concerns them, to those that have such bounds. */
+export function shareOf(source: Source, work: Work, own: OverloadBounds | null): Share {
+  const share = source[work];
+  if (own === null) return share;
+  if (source.times === null) {
+    return work === "connections" ? share : shedding(source.value, withOwn(own.lag, share));
+  }
+  return shedding(valueOf(source, own), withOwn(own[work], share));
 }

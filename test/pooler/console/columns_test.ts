@@ -38,10 +38,12 @@ const wanted: Readonly<Record<string, string>> = {
   groups: "name s, parent s, can_run_more i, can_queue_more i, priority i, cpu_shares i, " +
     "soft_max_memory q, memory q, max_concurrent_queries i, granted_queries i, " +
     "running_queries i, max_queued i, queued_queries i, queue_timeout_ms q, last_used T, in_use i, " +
-    "admitted q, refused q, timed_out q, queued_time_total_ms q, running_time_total_ms q",
+    "admitted q, refused q, timed_out q, queued_time_total_ms q, running_time_total_ms q, shed s, " +
+    "busy_time_threshold q, min_to_throw s, max_to_throw s, min_to_drop s, max_to_drop s, " +
+    "min_lag_to_throw s, max_lag_to_throw s",
   overload: "scope s, name s, database s, reason s, value s, min_to_throw s, max_to_throw s, " +
     "throw_probability s, min_to_drop s, max_to_drop s, drop_probability s, expires_ms q, " +
-    "shed_transactions q, shed_connections q",
+    "shed_transactions q, shed_connections q, group_name s",
   peer_pools: "peer_id i, cl_active_cancel_req i, cl_waiting_cancel_req i, sv_active_cancel i, " +
     "sv_login i",
   peers: "peer_id i, host s, port i, pool_size i",

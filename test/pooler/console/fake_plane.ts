@@ -155,6 +155,8 @@ export function fakePlane(
       shed: new Map(),
       warnings: new Map(),
       isExempt: () => false,
+      boundGroups: [],
+      boundsOf: () => null,
     },
     share: (limit) => Math.max(1, Math.floor(limit / count)),
   };

@@ -1,7 +1,8 @@
 // A host of two workers on a nats-server: what is said to its supervisor's workers holds on each of them, warnings
-// of all monitors are shown, and limits on the event loop's lag follow a reload on each.
+// of all monitors are shown, bounds of resource groups hold on each, and limits on the event loop's lag follow a reload.
 // limit: 360 s
 
+import { parseErrorFields } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
@@ -23,12 +24,13 @@ let supervisor: string;
 /** A console and a client of each worker. */
 const members = new Map<string, { console: RawClient; client: RawClient }>();
 
-const ini = (settings: Record<string, string | number>, more = "") => ({
+const ini = (settings: Record<string, string | number>, more = "", groups = {}) => ({
   databases: { shop: `host=127.0.0.1 port=${postgres.port} dbname=postgres ${more}` },
   pgbouncer: {
     bus_url: `nats://${encodeURIComponent(nats.token)}@127.0.0.1:${nats.port}`,
     ...settings,
   },
+  ...groups,
 });
 
 tests.before(async () => {
@@ -84,10 +86,10 @@ async function everywhere(
   }
 }
 
-async function answers(): Promise<string[]> {
+async function answers(sql = "SELECT 1"): Promise<string[]> {
   const all: string[] = [];
   for (const { client } of members.values()) {
-    client.send(f.Q("SELECT 1"));
+    client.send(f.Q(sql));
     all.push(await client.replies());
   }
   return all;
@@ -101,7 +103,6 @@ function sayToHost(name: string, transactions: number): string {
   const decision = {
     ...monitor.decision({ transactions, host: "here" }),
     supervisor: name,
-    databases: [],
   };
   bus.publish(bus.subjects.overloadHost(name), decision);
   return decision.reason;
@@ -133,6 +134,7 @@ tests("a decision about a host holds on its workers, and one about another on no
       drop_probability: "0",
       shed_transactions: "1",
       shed_connections: "0",
+      group_name: null,
     });
   }
   // A database that is spared from now on is, and one that is not any more is not.
@@ -146,6 +148,87 @@ tests("a decision about a host holds on its workers, and one about another on no
   await everywhere("it to be over", (rows) => rows.some((row) => row["reason"] === over));
   assert.equal(await answers(), [good, good]);
 });
+
+/** What a client with such an application_name is told first, and whether it is let in. */
+async function loginAnswer(name: string): Promise<string> {
+  const client = await RawClient.connect(pooler);
+  try {
+    client.startup({ user: "postgres", database: "shop", application_name: name });
+    const message = await client.message();
+    if (message?.type !== 0x45) return String.fromCharCode(message?.type ?? 0);
+    return parseErrorFields(message.body).code ?? "";
+  } finally {
+    client.close();
+  }
+}
+
+tests(
+  "bounds of a group hold for it and the groups below, on each worker, by the file",
+  async () => {
+    const { console } = [...members.values()][0]!;
+    const load = async (strict: string) => {
+      const groups = {
+        strict,
+        below: "parent=strict",
+        loose: "max_os_cpu_wait_time_ratio_to_throw=0",
+      };
+      const rules = Object.keys(groups).map((name) => [name, `tag=${name} group=${name}`]);
+      const named = "application_name=nightly group=below";
+      const sections = { groups, group_rules: { ...Object.fromEntries(rules), named } };
+      pooler.rewrite(ini({}, "", sections));
+      await console.query("RELOAD");
+    };
+    const by = (group: string) => answers(`/* group=${group} */ SELECT 1`);
+    // The ratio is 4.
+    await load(
+      "max_os_cpu_wait_time_ratio_to_throw=4 max_os_cpu_wait_time_ratio_to_drop_connection=4",
+    );
+    const calm = sayToHost(supervisor, 0);
+    await everywhere("it to be heard", (rows) => rows.some((row) => row["reason"] === calm));
+    assert.equal(await by("strict"), [shed, shed]);
+    assert.equal(await by("below"), [shed, shed]);
+    assert.equal([await answers(), await by("loose")], [[good, good], [good, good]]);
+    assert.equal([await loginAnswer("nightly"), await loginAnswer("other")], ["57P03", "R"]);
+    for (const { console: each } of members.values()) {
+      const rows = await each.table("SHOW OVERLOAD");
+      const told = rows.filter((row) => row["reason"] === calm && row["database"] === "shop")
+        .map((
+          row,
+        ) => [
+          row["group_name"],
+          row["max_to_throw"],
+          row["throw_probability"],
+          row["drop_probability"],
+        ]);
+      assert.equal(told, [
+        [null, "0", "0", "0"],
+        ["strict", "4", "1", "1"],
+        ["below", "4", "1", "1"],
+        ["loose", "0", "0", "0"],
+      ]);
+      const shown = (await each.table("SHOW GROUPS"))
+        .map((row) => [row["name"], row["min_to_throw"], row["max_to_throw"]]);
+      assert.equal(shown, [["strict", null, "4"], ["below", null, "4"], ["loose", null, "0"]]);
+    }
+    const all = sayToHost(supervisor, 1);
+    await everywhere("it to be heard", (rows) => rows.some((row) => row["reason"] === all));
+    assert.equal([await answers(), await by("loose")], [[shed, shed], [good, good]]);
+    // The lower bound of the decision, 2, is what the group has not set.
+    await load("max_os_cpu_wait_time_ratio_to_throw=4000");
+    await everywhere("the new bound", (rows) => {
+      return rows.some((row) =>
+        row["group_name"] === "below" && row["throw_probability"] === "0.0005"
+      );
+    });
+    await load("min_os_cpu_wait_time_ratio_to_throw=5");
+    for (let i = 0; i < 20; i++) assert.equal(await by("below"), [good, good]);
+    assert.equal([await answers(), await loginAnswer("nightly")], [[shed, shed], "R"]);
+    pooler.rewrite(ini({}));
+    await console.query("RELOAD");
+    const over = sayToHost(supervisor, 0);
+    await everywhere("it to be over", (rows) => rows.some((row) => row["reason"] === over));
+  },
+);
 
 tests("warnings of all monitors are shown, the oldest first", async () => {
   const { bus } = monitor;

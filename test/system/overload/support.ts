@@ -66,7 +66,6 @@ export class Monitor {
       reason: `decision ${this.#name} ${seq}`,
       transactions: share(said.transactions ?? 0),
       connections: share(said.connections ?? 0),
-      databases: [],
     };
   }
 

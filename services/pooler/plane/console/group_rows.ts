@@ -1,5 +1,6 @@
 // Rows about resource groups, as this worker has them: the limits of the file, and what of them is in use here.
 
+import type { OverloadBounds } from "../../../../shared/config/mod.ts";
 import { UNLIMITED } from "../../../../shared/ledger/mod.ts";
 import { columnsOf, type Row } from "./encode.ts";
 import { timestamp } from "./socket_rows.ts";
@@ -9,7 +10,9 @@ export const groupColumns = columnsOf(
   "name s, parent s, can_run_more i, can_queue_more i, priority i, cpu_shares i, " +
     "soft_max_memory q, memory q, max_concurrent_queries i, granted_queries i, running_queries i, " +
     "max_queued i, queued_queries i, queue_timeout_ms q, last_used T, in_use i, admitted q, " +
-    "refused q, timed_out q, queued_time_total_ms q, running_time_total_ms q",
+    "refused q, timed_out q, queued_time_total_ms q, running_time_total_ms q, shed s, " +
+    "busy_time_threshold q, min_to_throw s, max_to_throw s, min_to_drop s, max_to_drop s, " +
+    "min_lag_to_throw s, max_lag_to_throw s",
 );
 
 export function* groupRows({ plane, now, wallNow }: Moment): Generator<Row> {
@@ -39,6 +42,16 @@ export function* groupRows({ plane, now, wallNow }: Moment): Generator<Row> {
       group.timedOut,
       Math.round(group.queuedMs),
       Math.round(group.runningMs),
+      settings.shed,
+      ...boundCells(plane.overload.boundsOf("", group.name)),
     ];
   }
+}
+
+/** Bounds on overload, those of groups above included; null: those of the database, or the settings, hold. */
+function boundCells(bounds: OverloadBounds | null): (number | string | null)[] {
+  const pairs = bounds === null ? [] : [bounds.transactions, bounds.connections, bounds.lag];
+  const cells = pairs.flatMap(({ min, max }) => [min, max])
+    .map((bound) => bound === null ? null : String(bound));
+  return [bounds?.busyTimeThreshold ?? null, ...(cells.length === 0 ? Array(6).fill(null) : cells)];
 }

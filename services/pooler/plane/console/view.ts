@@ -1,7 +1,7 @@
 // What the console reads of the data plane: its clients, pools and counters, as interfaces that the
 // plane's own classes satisfy. It changes nothing through them, and a test can stand in for each.
 
-import type { Config, DatabaseConfig } from "../../../../shared/config/mod.ts";
+import type { Config, DatabaseConfig, OverloadBounds } from "../../../../shared/config/mod.ts";
 import type { Group } from "../../../../shared/groups/mod.ts";
 import type { SocketAddress } from "../../../../shared/sys/mod.ts";
 import type { OverloadWarnings } from "../../../../shared/bus/mod.ts";
@@ -151,6 +151,10 @@ export interface OverloadView {
   readonly shed: ReadonlyMap<string, Shed>;
   readonly warnings: ReadonlyMap<string, { readonly said: OverloadWarnings }>;
   isExempt(database: string): boolean;
+  /** Resource groups with bounds of their own, or of a group above. */
+  readonly boundGroups: readonly string[];
+  /** Null: those of the settings. */
+  boundsOf(database: string, group: string | null): OverloadBounds | null;
 }
 
 export interface PlaneView {
