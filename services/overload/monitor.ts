@@ -32,6 +32,8 @@ export interface MonitorOptions {
 }
 
 const warningsMs = 5000;
+/** What warnings are about is looked at so often, and ten times in the time for which it must last. */
+const usesMs = 5000;
 const missingMs = 60_000;
 
 export class Monitor implements BusService {
@@ -51,6 +53,8 @@ export class Monitor implements BusService {
   /** When the next look is due. */
   #due = 0;
   #seq = 0;
+  /** When the uses of CPU and memory are looked at next. */
+  readonly #usesDue = { cpu: 0, memory: 0 };
 
   constructor(options: MonitorOptions) {
     this.#options = options;
@@ -112,14 +116,24 @@ export class Monitor implements BusService {
     this.#due = Math.max(this.#due + overloadIntervalMs, now + overloadIntervalMs / 2);
     this.#timer = setTimeout(() => this.#look(bus), this.#due - now);
     const sample = this.#sampler.take(this.#pids(now), now, {
-      cpu: settings.cpuOverloadWarnRatio > 0,
-      memory: settings.memoryOverloadWarnRatio > 0,
+      cpu: settings.cpuOverloadWarnRatio > 0 &&
+        this.#isDue("cpu", now, settings.cpuOverloadDurationSeconds),
+      memory: settings.memoryOverloadWarnRatio > 0 &&
+        this.#isDue("memory", now, settings.memoryOverloadDurationSeconds),
     });
     if (sample === null) return;
     this.#say(bus, sample);
     const changes = this.#warnings.take(sample, now, Date.now(), settings);
     for (const change of changes) this.#tellLog(change);
     if (changes.length > 0) this.#sayWarnings(bus);
+  }
+
+  #isDue(use: "cpu" | "memory", now: number, seconds: number): boolean {
+    if (now < this.#usesDue[use]) return false;
+    const stepMs = Math.min(usesMs, seconds * 1000 / 10);
+    // Looks are never quite on time.
+    this.#usesDue[use] = now + stepMs - this.#config.settings.overloadIntervalMs / 2;
+    return true;
   }
 
   #say(bus: Bus, sample: Sample): void {

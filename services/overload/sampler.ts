@@ -1,5 +1,5 @@
 // One look at the watched processes and their host, compared with the look before. What is in use of the host costs more
-// to read than all the rest, and is read only for whom it is wanted.
+// to read than all the rest, and is read only when it is wanted.
 
 import process from "node:process";
 import type { CpuTimes } from "../../shared/overload/mod.ts";
@@ -32,6 +32,8 @@ export class Sampler {
   readonly #book = new CpuBook();
   #at = 0;
   #pressureUs: number | null = null;
+  /** When the use of CPU was looked at. */
+  #cpuAt = 0;
   #totals: CpuTotals | null = null;
   /** By place in the list: from the group of the process up. */
   #groupsUs: number[] = [];
@@ -51,7 +53,7 @@ export class Sampler {
     const pressure = share(pressureUs, this.#pressureUs, elapsedMs * 1000);
     this.#pressureUs = pressureUs;
     const place = [...counters.keys()][0];
-    const cpu = wanted.cpu ? this.#cpuUse(place, elapsedMs) : null;
+    const cpu = wanted.cpu ? this.#cpuUse(place, now) : null;
     if (times === null) return null;
     return {
       ...times,
@@ -64,7 +66,10 @@ export class Sampler {
     };
   }
 
-  #cpuUse(place: number | undefined, elapsedMs: number): number | null {
+  /** Since it was wanted before. */
+  #cpuUse(place: number | undefined, now: number): number | null {
+    const elapsedMs = now - this.#cpuAt;
+    this.#cpuAt = now;
     const totals = this.#proc.cpuTotals();
     const before = this.#totals;
     this.#totals = totals;
