@@ -51,7 +51,7 @@ const USAGE = `bun test/bench/overload.ts [options]
   --hogs N              busy processes beside the overload (one for each core)
   --rate 1.5            transactions that come, as a multiple of what is done without a schedule
   --work 20000          rows that a query of the overload counts
-  --min 1 --max 8       bounds of the overload`;
+  --min 2 --max 12      bounds of the overload`;
 
 /** What there is a default of for each of the two. */
 interface Length {
@@ -342,8 +342,8 @@ function readOptions(): Options | null {
       hogs: { type: "string", default: String(availableParallelism()) },
       rate: { type: "string", default: "1.5" },
       work: { type: "string", default: "20000" },
-      min: { type: "string", default: "1" },
-      max: { type: "string", default: "8" },
+      min: { type: "string", default: "2" },
+      max: { type: "string", default: "12" },
     },
   });
   if (values.help === true) return null;
