@@ -327,6 +327,9 @@ test("a client waits for the connection as for a server, and can be cancelled or
 test("a login that PostgreSQL refuses is told in its words", async () => {
   await withPooler({ default_pool_size: 1 }, async (own) => {
     const limited = await open(own, { user: "limited", database });
+    await limited.query("SELECT 1");
+    // It is told when its wait is over: long enough for a login to have failed.
+    await own.console("SET query_wait_timeout = 3");
     limited.send(f.Q("LISTEN a"));
     assert.equal(await toldBefore(limited, "Z(I)"), [
       'C"LISTEN"',
@@ -339,6 +342,7 @@ test("a login that PostgreSQL refuses is told in its words", async () => {
       'C"LISTEN"',
       'ERROR 28000 role "limited" is not permitted to log in',
     ]);
+    await own.console("SET query_wait_timeout = 60");
     await postgres.query("ALTER ROLE limited LOGIN");
     // With the login of another that listens, it can.
     const other = await listening(own, database);
