@@ -12,6 +12,7 @@ import {
   busOptions,
   type CancelOutcome,
   connectBus,
+  type GroupUses,
   packPids,
   type WorkerState,
 } from "../../shared/bus/mod.ts";
@@ -42,6 +43,7 @@ import {
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { saltedPassword } from "../../shared/wire/mod.ts";
 import { Commands } from "./commands.ts";
+import { GroupGather } from "./group_gather.ts";
 import { LdapLogin } from "./ldap_login.ts";
 import { LocalBudget } from "./local_budget.ts";
 import { LoneWorkforce } from "./lone_workforce.ts";
@@ -106,6 +108,10 @@ export class Control {
   /** null in a fleet: there its supervisor has commands carried out. */
   readonly #executor: Executor | null;
   readonly #mesh: MeshAuthority;
+  readonly #groups: GroupGather;
+  /** Other workers that ask what is in use of resource groups. */
+  readonly #useAsked = new Map<number, (uses: GroupUses) => void>();
+  #nextUse = 1;
   readonly #commands: Commands;
   readonly #performances = new Map<number, (performed: Performed) => void>();
   #nextPerformance = 1;
@@ -136,6 +142,7 @@ export class Control {
     this.#logger = logger;
     this.#operated = state;
     this.#mesh = new MeshAuthority(seat.supervisor, () => this.#bus);
+    this.#groups = new GroupGather(seat.workerId, this.#mesh, () => this.#bus);
     this.#executor = live === null ? null : new Executor(
       new LoneWorkforce({
         perform: (command, state, again) => this.#perform(command, state, again),
@@ -363,6 +370,19 @@ export class Control {
         done?.(message.performed);
         return;
       }
+      case "gatherGroups": {
+        const { id } = message;
+        void this.#groups.gather().then((gathered) => {
+          this.#tell({ type: "groupsGathered", id, gathered });
+        });
+        return;
+      }
+      case "groupUses": {
+        const done = this.#useAsked.get(message.id);
+        this.#useAsked.delete(message.id);
+        done?.(message.uses);
+        return;
+      }
       case "backends":
         this.#backends = message.pools;
         this.#tellBackends();
@@ -452,6 +472,12 @@ export class Control {
     joined.subscribe(joined.subjects.consoleWorker(workerId), ({ command, state, again }) => {
       return this.#perform(command, state, again);
     });
+    joined.subscribe(joined.subjects.groupUses(workerId), () =>
+      new Promise((resolve) => {
+        const id = this.#nextUse++;
+        this.#useAsked.set(id, resolve);
+        this.#tell({ type: "groupUses", id });
+      }));
     joined.subscribe(joined.subjects.allTableChanges, ({ worker, database }) => {
       if (worker !== workerId) this.#tell({ type: "tablesChanged", database });
     });

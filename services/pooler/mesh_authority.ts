@@ -14,6 +14,15 @@ const silentAnswerMs = 1000;
 /** One that has not said good-bye is named for so long. */
 const forgottenMs = 10 * 60_000;
 
+/** It has missed some of its words, which come each second. */
+const suspectMs = 3000;
+
+export interface WorkerPeer {
+  readonly id: number;
+  readonly label: string;
+  readonly isSilent: boolean;
+}
+
 interface Peer {
   readonly supervisor: string;
   readonly host: string;
@@ -47,6 +56,18 @@ export class MeshAuthority implements Authority {
     const before = this.#peers.get(id);
     const since = before?.supervisor === supervisor ? before.since : now;
     this.#peers.set(id, { supervisor, host, since, heardAt: now });
+  }
+
+  /** All workers that have not said good-bye, but those whose place another one of their host has taken. */
+  workers(): WorkerPeer[] {
+    const now = this.#now();
+    const peers = [...this.#peers];
+    return peers.flatMap(([id, { host, heardAt }]) => {
+      const isSilent = now - heardAt >= suspectMs;
+      const isReplaced = isSilent &&
+        peers.some(([, other]) => other.host === host && other.since > heardAt);
+      return isReplaced ? [] : [{ id, label: `worker ${id} of ${host}`, isSilent }];
+    });
   }
 
   execute(command: Command): Promise<Answer> {

@@ -2,9 +2,15 @@
 
 import type { NameAnswer } from "../../shared/host/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
-import type { CancelOutcome, OverloadDecision, OverloadWarnings } from "../../shared/bus/mod.ts";
+import type {
+  CancelOutcome,
+  GroupUses,
+  OverloadDecision,
+  OverloadWarnings,
+} from "../../shared/bus/mod.ts";
 import type { Grant, Report } from "../../shared/ledger/mod.ts";
 import type { Command, OperatorState, Outcome, ShutdownMode } from "../../shared/console/mod.ts";
+import type { Gathered } from "./group_gather.ts";
 import type { PasswordProof } from "./password_checks.ts";
 
 /** Where this worker stands in its fleet. */
@@ -62,6 +68,10 @@ export type ToPlane =
   | { type: "perform"; id: number; command: Command; state: OperatorState; again: boolean }
   /** What became of a command of the console. */
   | { type: "commanded"; id: number; outcome: Outcome }
+  /** Another worker shows resource groups: what is in use of them here? */
+  | { type: "groupUses"; id: number }
+  /** What the others have, and who did not answer. */
+  | { type: "groupsGathered"; id: number; gathered: Gathered }
   | { type: "shutdown"; mode: ShutdownMode };
 
 /** The process ids of a pool's backends. */
@@ -108,6 +118,9 @@ export type ToControl =
   | { type: "performed"; id: number; performed: Performed }
   /** Who gave it has left, or cancels it: nobody waits for its outcome. */
   | { type: "abandon"; id: number }
+  /** A client of the console wants to see the resource groups of the mesh. */
+  | { type: "gatherGroups"; id: number }
+  | { type: "groupUses"; id: number; uses: GroupUses }
   /** All backends of this worker; only where somebody counts them. */
   | { type: "backends"; pools: readonly PoolBackends[] }
   /** A client has changed tables of this database: the other workers are to be told. */

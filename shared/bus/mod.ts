@@ -4,6 +4,7 @@
 export type { Bus, BusCounters, BusOptions, Delivery, Handler } from "./api.ts";
 export type { BudgetBackends, BudgetLeader, GoneWorker, LeafBackends } from "./budget_messages.ts";
 export { packPids, unpackPids } from "./budget_messages.ts";
+export type { GroupUses } from "./group_uses.ts";
 export type { ConsoleRequest, WorkerTask, WorkerTaskReply } from "./console_messages.ts";
 export { connectBus } from "./bus.ts";
 export { isWorkerId } from "./checks.ts";

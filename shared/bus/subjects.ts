@@ -18,6 +18,7 @@ import {
   heardPayload,
 } from "./budget_messages.ts";
 import { isCount, isOneOf, isText, isWorkerId } from "./checks.ts";
+import { type GroupUses, groupUsesPayload, groupUsesRequestPayload } from "./group_uses.ts";
 import {
   consoleAnswerPayload,
   type ConsoleRequest,
@@ -294,6 +295,11 @@ export interface MeshSubjects {
    */
   consoleWorker(workerId: number): Subject<WorkerTask, WorkerTaskReply>;
   /**
+   * `groups.uses.<worker>`: a worker whose console shows resource groups asks another one what it has in use of them. Lost,
+   * or no answer: it is named to the operator, and what it has is not in the sums.
+   */
+  groupUses(workerId: number): Subject<Record<never, never>, GroupUses>;
+  /**
    * `tables.<worker>`: a client of a worker has changed tables or views of a database, told at once and then at most
    * every 50 ms. Lost: who prepares a statement on another worker may get "cached plan must not change result type",
    * once for each server connection.
@@ -361,6 +367,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
   const backendsOf = under("budget.backends");
   const consoleWorkerOf = under("console.worker");
   const tablesOf = under("tables");
+  const groupsOf = under("groups.uses");
   const overloadHostOf = (supervisor: string): string =>
     `${root}.overload.host.${checkedToken("supervisor", supervisor)}`;
   const overloadDatabaseOf = (monitor: string): string => `${root}.overload.database.${monitor}`;
@@ -423,6 +430,12 @@ export function meshSubjects(mesh: string): MeshSubjects {
       freshMs: consoleFreshMs,
       wildcard: false,
     }),
+    groupUses: (workerId) => ({
+      subject: groupsOf(checkedWorkerId(workerId)),
+      message: groupUsesRequestPayload,
+      reply: groupUsesPayload,
+      wildcard: false,
+    }),
     tableChanges: (workerId) =>
       single(tablesOf(checkedWorkerId(workerId)), tableChangePayload, isOfWorker(tablesOf)),
     allTableChanges: pattern(tablesOf("*"), tableChangePayload, isOfWorker(tablesOf)),
@@ -456,6 +469,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
         reportOf(workerId),
         backendsOf(workerId),
         tablesOf(workerId),
+        groupsOf("*"),
         `${root}.console.host.*`,
         `${root}.inbox.>`,
       ],
@@ -464,6 +478,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
         cancelOf(workerId),
         grantOf(workerId),
         consoleWorkerOf(workerId),
+        groupsOf(workerId),
         tablesOf("*"),
         `${root}.overload.host.*`,
         overloadDatabaseOf("*"),

@@ -24,36 +24,46 @@ export const Limit = {
 export type Limit = typeof Limit[keyof typeof Limit];
 
 export class Group {
-  settings: GroupConfig;
+  // What is looked at for each query stands together, at the beginning: between two of them the caches see much else.
+  /** null: the root, of which nothing is kept but who waits */
   parent: Group | null = null;
-  children: Group[] = [];
+  running = 0;
+  /** By settings, leases and memory elsewhere: so much may run here and be in use; Infinity: any. */
+  limit = Infinity;
+  /** bytes that running queries are counted with */
+  memory = 0;
+  memoryLimit = Infinity;
+  /** the most that ran at once since somebody set it back */
+  peak = 0;
+  admitted = 0;
+  /** when a query of it began last; 0: never */
+  lastUsed = 0;
+  runningMs = 0;
+  ownRunning = 0;
+  ownMemory = 0;
+  /** bytes that its next query is counted with */
+  estimate = 0;
   /** It is no more in the file, and lasts until its last query ends. */
   isGone = false;
 
-  running = 0;
+  settings: GroupConfig;
+  children: Group[] = [];
   queued = 0;
-  /** bytes that running queries are counted with */
-  memory = 0;
-  /** the most that ran at once since somebody set it back */
-  peak = 0;
-  ownRunning = 0;
+  /** as `limit`: so many may wait */
+  queueLimit = Infinity;
   ownQueued = 0;
-  ownMemory = 0;
   readonly queue = new TicketList();
   readonly history = new MemoryHistory();
 
-  /** slots that this worker may use of the mesh's; means nothing where there is no limit */
+  /** slots that this worker may use of the mesh's, and places of the queue; mean nothing where there is no limit */
   lease: number;
+  queueLease: number;
   /** bytes in use by other workers */
   memoryElsewhere = 0;
 
-  admitted = 0;
   refused = 0;
   timedOut = 0;
   queuedMs = 0;
-  runningMs = 0;
-  /** when a query of it began last; 0: never */
-  lastUsed = 0;
 
   /** in the parent's `waiting` */
   readonly entry: Entry;
@@ -63,7 +73,7 @@ export class Group {
 
   constructor(settings: GroupConfig, lease: number) {
     this.settings = settings;
-    this.lease = lease;
+    this.lease = this.queueLease = lease;
     this.entry = new Entry(this);
     this.own = new Entry(this);
     this.configure(settings);
@@ -79,17 +89,22 @@ export class Group {
     this.settings = settings;
     this.entry.priority = settings.priority;
     this.entry.weight = settings.cpuShares;
+    this.refresh();
+  }
+
+  /** After every change of what it is derived from: what is looked at for each query. */
+  refresh(): void {
+    const { maxConcurrentQueries, maxQueued, softMaxMemory, minQueryMemory } = this.settings;
+    this.limit = maxConcurrentQueries > 0 ? Math.min(maxConcurrentQueries, this.lease) : Infinity;
+    this.queueLimit = maxQueued > 0 ? Math.min(maxQueued, this.queueLease) : Infinity;
+    this.memoryLimit = softMaxMemory > 0 ? softMaxMemory - this.memoryElsewhere : Infinity;
+    this.estimate = this.history.isEmpty ? minQueryMemory : this.history.estimate;
   }
 
   /** What keeps it from running one more, by this node alone; null: nothing does. */
   full(): Limit | null {
-    const { maxConcurrentQueries, softMaxMemory } = this.settings;
-    if (
-      maxConcurrentQueries > 0 && this.running >= Math.min(maxConcurrentQueries, this.lease)
-    ) return Limit.maxConcurrentQueries;
-    return softMaxMemory > 0 && this.memory + this.memoryElsewhere >= softMaxMemory
-      ? Limit.softMaxMemory
-      : null;
+    if (this.running >= this.limit) return Limit.maxConcurrentQueries;
+    return this.memory >= this.memoryLimit ? Limit.softMaxMemory : null;
   }
 
   /** It lacks a slot that the mesh may have. */
@@ -99,14 +114,13 @@ export class Group {
 
   /** What keeps one more from waiting in it where so many do; null: nothing does. */
   closed(queued: number): Limit | null {
-    const { queueing, maxQueued } = this.settings;
-    if (!queueing) return Limit.queueing;
-    return maxQueued > 0 && queued >= maxQueued ? Limit.maxQueued : null;
+    if (!this.settings.queueing) return Limit.queueing;
+    return queued >= this.queueLimit ? Limit.maxQueued : null;
   }
 
-  /** bytes that its next query is counted with */
-  get estimate(): number {
-    return this.history.isEmpty ? this.settings.minQueryMemory : this.history.estimate;
+  /** Where so many wait it lacks a place of the queue that the mesh may have. */
+  isQueueShort(queued: number): boolean {
+    return queued >= this.queueLease && this.queueLease < this.settings.maxQueued;
   }
 
   /**

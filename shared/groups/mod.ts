@@ -8,3 +8,4 @@ export { AdmissionTree, Verdict } from "./tree.ts";
 export type { TreeOptions } from "./tree.ts";
 export { type QueryFacts, RuleSet } from "./rules.ts";
 export { readTag } from "./tag.ts";
+export { type GroupUse, sumOfUse, useOf } from "./use.ts";

@@ -59,19 +59,27 @@ export class AdmissionTree<Owner = unknown> {
     return this.#root.queued;
   }
 
+  /** Lets a query in at once if there is room for it; false: nothing has happened, and `request` may follow. */
+  enter(ticket: Ticket<Owner>, group: Group, now: number): boolean {
+    expect(ticket, TicketState.idle);
+    if (group.isGone) throw new Error(`group "${group.name}" is gone`);
+    for (let node = group; node.parent !== null; node = node.parent) {
+      if (node.running >= node.limit || node.memory >= node.memoryLimit) return false;
+    }
+    this.#start(ticket, group, now);
+    if (this.#root.queued > 0) this.#settlePath(group, now);
+    ticket.state = TicketState.running;
+    return true;
+  }
+
   /**
    * A query is to begin. `refused`: the ticket's `fullGroup` and `fullLimit` say why it cannot run,
    * `closedGroup` and `closedLimit` why it cannot wait; with `mayWait` it can all the same. `queued`: `next` gives it
    * back one day.
    */
   request(ticket: Ticket<Owner>, group: Group, now: number, mayWait = false): Verdict {
-    expect(ticket, TicketState.idle);
-    if (group.isGone) throw new Error(`group "${group.name}" is gone`);
-    if (this.#findFull(ticket, group) === null) {
-      this.#start(ticket, group, now);
-      ticket.state = TicketState.running;
-      return Verdict.run;
-    }
+    if (this.enter(ticket, group, now)) return Verdict.run;
+    this.#findFull(ticket, group);
     if (!mayWait && this.#findClosed(ticket, group) !== null) {
       this.#countRefused(group);
       return Verdict.refused;
@@ -84,10 +92,10 @@ export class AdmissionTree<Owner = unknown> {
     return Verdict.queued;
   }
 
-  /** A running query has ended. Others may run now: see `next`. */
-  release(ticket: Ticket<Owner>, now: number): void {
+  /** A running query has ended. Others may run now: see `next`. True: it ran beyond a limit that was lowered. */
+  release(ticket: Ticket<Owner>, now: number): boolean {
     expect(ticket, TicketState.running);
-    this.#end(ticket, now);
+    return this.#end(ticket, now);
   }
 
   /** It gives up: it waits no more, or it got its slot and has not been told yet. */
@@ -156,13 +164,23 @@ export class AdmissionTree<Owner = unknown> {
   /** How many of the mesh's slots of a group this worker may use. What runs beyond them runs on. */
   setLimit(group: Group, slots: number, now: number): void {
     group.lease = slots;
-    this.#settlePath(group, now);
-    this.#handOff(now);
+    this.#onLimits(group, now);
+  }
+
+  /** How many of the mesh's places of a group's queue this worker may use. Who waits beyond them waits on. */
+  setQueueLimit(group: Group, places: number): void {
+    group.queueLease = places;
+    group.refresh();
   }
 
   /** Memory in use by queries of the group, and of groups below, in other workers. */
   setMemoryElsewhere(group: Group, bytes: number, now: number): void {
     group.memoryElsewhere = bytes;
+    this.#onLimits(group, now);
+  }
+
+  #onLimits(group: Group, now: number): void {
+    group.refresh();
     this.#settlePath(group, now);
     this.#handOff(now);
   }
@@ -172,11 +190,12 @@ export class AdmissionTree<Owner = unknown> {
     expect(ticket, TicketState.running);
     const group = ticket.group!;
     group.history.observe(ticket, bytes);
+    group.refresh();
     const more = Math.max(bytes, group.estimate) - ticket.memory;
     if (more === 0) return;
     ticket.memory += more;
     group.ownMemory += more;
-    for (let node: Group | null = group; node !== null; node = node.parent) node.memory += more;
+    for (let node = group; node.parent !== null; node = node.parent) node.memory += more;
     this.#settlePath(group, now);
     this.#handOff(now);
   }
@@ -229,8 +248,9 @@ export class AdmissionTree<Owner = unknown> {
     for (const group of all) {
       if (group.parent !== null) group.entry.rank = group.parent.children.push(group);
       for (let node: Group | null = group; node !== null; node = node.parent) {
-        node.running += group.ownRunning;
         node.queued += group.ownQueued;
+        if (node.parent === null) break;
+        node.running += group.ownRunning;
         node.memory += group.ownMemory;
       }
     }
@@ -273,29 +293,32 @@ export class AdmissionTree<Owner = unknown> {
     ticket.sample = -1;
     group.ownRunning++;
     group.ownMemory += ticket.memory;
-    for (let node: Group | null = group; node !== null; node = node.parent) {
+    for (let node = group; node.parent !== null; node = node.parent) {
       if (++node.running > node.peak) node.peak = node.running;
       node.memory += ticket.memory;
       node.admitted++;
       node.lastUsed = now;
-      if (node.hasWaiting) node.settle(now);
     }
   }
 
-  #end(ticket: Ticket, now: number): void {
+  #end(ticket: Ticket, now: number): boolean {
     const group = ticket.group!;
     const ran = now - ticket.since;
     group.ownRunning--;
     group.ownMemory -= ticket.memory;
-    for (let node: Group | null = group; node !== null; node = node.parent) {
+    let wasBeyond = false;
+    for (let node = group; node.parent !== null; node = node.parent) {
+      if (node.running > node.limit) wasBeyond = true;
       node.running--;
       node.memory -= ticket.memory;
       node.runningMs += ran;
-      if (node.hasWaiting) node.settle(now);
     }
     this.#clear(ticket);
+    // Nobody waits, nearly always: then no entry is anywhere.
+    if (this.#root.queued > 0) this.#settlePath(group, now);
     if (group.isGone && group.ownRunning === 0) this.#forget(group);
     this.#handOff(now);
+    return wasBeyond;
   }
 
   #forget(group: Group): void {
@@ -337,6 +360,7 @@ export class AdmissionTree<Owner = unknown> {
       const ticket = node.queue.first!;
       node.dequeue(ticket, now);
       this.#start(ticket, node, now);
+      this.#settlePath(node, now);
       ticket.outcome = Outcome.run;
       ticket.state = TicketState.granted;
       this.#outlet.push(ticket);

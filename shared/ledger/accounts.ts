@@ -48,9 +48,10 @@ function limitsOf(config: Config, key: string, leaf: Leaf): AccountRule[] | null
     const own = users.get(leaf.user)?.maxUserClientConnections;
     return limited(key, own ?? settings.maxUserClientConnections);
   }
-  if (leaf.kind === "group") {
+  if (leaf.kind === "group" || leaf.kind === "queue") {
     const group = config.groups.find(({ name }) => name === leaf.group);
-    return group === undefined ? null : limited(key, group.maxConcurrentQueries);
+    if (group === undefined) return null;
+    return limited(key, leaf.kind === "group" ? group.maxConcurrentQueries : group.maxQueued);
   }
   const database = lookupDatabase(config, leaf.database);
   if (leaf.kind === "clients/db") {

@@ -19,7 +19,9 @@ export type Leaf =
    * queries that a resource group runs, those of groups below it included: each holds a slot of its group and one of
    * every group above
    */
-  | { readonly kind: "group"; readonly group: string };
+  | { readonly kind: "group"; readonly group: string }
+  /** queries that wait for room in a resource group, or in a group below it */
+  | { readonly kind: "queue"; readonly group: string };
 
 /** A leaf of server connections: PostgreSQL shows them, and they may outlive their worker. */
 export type ServerLeaf = Extract<Leaf, { readonly user: string; readonly database: string }>;
@@ -27,6 +29,7 @@ export type ServerLeaf = Extract<Leaf, { readonly user: string; readonly databas
 export const clientsLeaf = "clients";
 const direct = "direct:";
 const groups = "group:";
+const queues = "queue:";
 
 export function poolLeaf(database: string, user: string): string {
   return `pool:${encodeName(database)}/${encodeName(user)}`;
@@ -52,21 +55,26 @@ export function groupLeaf(group: string): string {
   return `${groups}${encodeName(group)}`;
 }
 
+export function queueLeaf(group: string): string {
+  return `${queues}${encodeName(group)}`;
+}
+
 /** What a key says; null when it is malformed, or another spelling of a leaf that has a key. */
 export function parseLeaf(key: string): Leaf | null {
   if (key.length > LEAF_LENGTH_MAX) return null;
   if (key === clientsLeaf) return { kind: "clients" };
   const [, kind, first, second] =
-    /^(pool|reserve|direct|clients\/db|clients\/user|group):([^/]+)(?:\/([^/]+))?$/
+    /^(pool|reserve|direct|clients\/db|clients\/user|group|queue):([^/]+)(?:\/([^/]+))?$/
       .exec(key) ?? [];
   if (kind === undefined) return null;
-  const isOfServers = kind !== "group" && !kind.startsWith("clients");
+  const isOfGroup = kind === "group" || kind === "queue";
+  const isOfServers = !isOfGroup && !kind.startsWith("clients");
   if (isOfServers !== (second !== undefined)) return null;
   const name = decodeName(first!);
   if (name === null) return null;
   if (kind === "clients/db") return { kind, database: name };
   if (kind === "clients/user") return { kind, user: name };
-  if (kind === "group") return { kind, group: name };
+  if (isOfGroup) return { kind, group: name };
   const user = decodeName(second!);
   return user === null ? null : { kind: kind as ServerLeaf["kind"], database: name, user };
 }
@@ -77,15 +85,18 @@ export function parseServerLeaf(key: string): ServerLeaf | null {
   return leaf !== null && "database" in leaf && "user" in leaf ? leaf : null;
 }
 
-/** What its slots are. What PostgreSQL shows of a worker are server connections, and queries run on some of them. */
+/**
+ * What its slots are. What PostgreSQL shows of a worker are server connections, and queries run on some of them; who
+ * waits in a queue is a client, that is gone with its worker.
+ */
 export function slotsOf(key: string): "servers" | "clients" | "queries" {
   if (key.startsWith(groups)) return "queries";
-  return key.startsWith(clientsLeaf) ? "clients" : "servers";
+  return key.startsWith(clientsLeaf) || key.startsWith(queues) ? "clients" : "servers";
 }
 
 /** What is held of it is never taken away: nobody is disconnected to make room. */
 export function isSticky(key: string): boolean {
-  return key.startsWith(clientsLeaf) || key.startsWith(direct);
+  return slotsOf(key) === "clients" || key.startsWith(direct);
 }
 
 /** A name as it stands in a key. */

@@ -14,6 +14,7 @@ export {
   parseLeaf,
   parseServerLeaf,
   poolLeaf,
+  queueLeaf,
   reserveLeaf,
 } from "./leaf.ts";
 export type { Leaf, ServerLeaf } from "./leaf.ts";

@@ -1,9 +1,23 @@
 // Trees of groups in one line each, and clients in them, for the tests of shared/groups.
 
 import type { GroupConfig } from "../../shared/config/mod.ts";
-import { AdmissionTree, Ticket } from "../../shared/groups/mod.ts";
+import { AdmissionTree, type GroupUse, Ticket } from "../../shared/groups/mod.ts";
 
 type Some = Partial<GroupConfig>;
+
+export const noUse: GroupUse = {
+  name: "",
+  running: 0,
+  queued: 0,
+  memory: 0,
+  granted: 0,
+  admitted: 0,
+  refused: 0,
+  timedOut: 0,
+  queuedMs: 0,
+  runningMs: 0,
+  lastUsed: 0,
+};
 
 export function group(name: string, some: Some = {}): GroupConfig {
   return {

@@ -394,6 +394,7 @@ test("who may wait although the queue is full or closed is let in, or refused af
     const world = new World(`top max=4; a<top max=4 ${limit}`, 0, 0);
     const a = world.tree.group("a")!;
     world.limit("top", 4);
+    world.tree.setQueueLimit(a, 1);
     const isOff = limit === "noqueue";
     assert.ok(a.isShort);
     const ask = (name: string) => world.tree.request(world.ticket(name), a, world.now, true);
@@ -411,6 +412,24 @@ test("who may wait although the queue is full or closed is let in, or refused af
   }
 });
 
+test("a leased queue takes as many as its lease says, and keeps those that are there", () => {
+  const world = new World("top max=1 queued=3; a<top", 0, 0);
+  const top = world.tree.group("top")!;
+  world.limit("top", 1);
+  assert.is(world.askAll("a1 a2"), "rx");
+  assert.ok(top.isQueueShort(top.queued));
+  world.tree.setQueueLimit(top, 2);
+  assert.not(top.isQueueShort(top.queued));
+  assert.is(world.askAll("a2 a3 a4"), "qqx");
+  world.tree.setQueueLimit(top, 0);
+  assert.is(world.askAll("a4"), "x");
+  assert.is(world.counts(), "top 1+2 a 1+2");
+  // Its own limit holds whatever the lease is.
+  world.tree.setQueueLimit(top, 9);
+  assert.is(world.askAll("a4 a5"), "qx");
+  assert.not(top.isQueueShort(top.queued));
+});
+
 test("slots of a parent are asked for by what has those of its group only", () => {
   const world = new World("top max=8; a<top max=4; b<top", 0, 0);
   world.askAll("a1 a2 a3 b1");
@@ -420,6 +439,14 @@ test("slots of a parent are asked for by what has those of its group only", () =
   assert.equal([a.demand, top.demand], [3, 3]);
   world.limit("top", 8);
   assert.equal([a.demand, top.demand, top.running, top.peak], [3, 3, 3, 3]);
+});
+
+test("release() tells of what ran beyond a limit that was lowered", () => {
+  const world = new World("top max=4; a<top");
+  world.askAll("a1 a2 a3");
+  world.limit("top", 2);
+  const release = (name: string) => world.tree.release(world.ticket(name), world.now);
+  assert.equal(["a1", "a2", "a3"].map(release), [true, false, false]);
 });
 
 test("a ticket is released once, and asks once", () => {

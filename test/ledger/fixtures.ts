@@ -25,7 +25,7 @@ export function rulesOf(
     if (caps === undefined) return null;
     return {
       accounts: Object.entries(caps).map(([name, cap]) => ({ name, cap })),
-      sticky: /^(clients|direct:)/.test(leaf),
+      sticky: /^(clients|direct:|queue:)/.test(leaf),
     };
   };
 }

@@ -5,10 +5,12 @@ import {
   clientsLeaf,
   clientsUserLeaf,
   directLeaf,
+  groupLeaf,
   LEAF_LENGTH_MAX,
   parseLeaf,
   parseServerLeaf,
   poolLeaf,
+  queueLeaf,
   reserveLeaf,
 } from "../../shared/ledger/mod.ts";
 import { assert, suite } from "../support/harness.ts";
@@ -24,6 +26,8 @@ for (const name of ["shop", "a/b", "a:b", "100%", "ü~'()*", "日本", "\t\n", "
     assert.equal(parseLeaf(directLeaf("d", name)), { kind: "direct", database: "d", user: name });
     assert.equal(parseLeaf(clientsDbLeaf(name)), { kind: "clients/db", database: name });
     assert.equal(parseLeaf(clientsUserLeaf(name)), { kind: "clients/user", user: name });
+    assert.equal(parseLeaf(groupLeaf(name)), { kind: "group", group: name });
+    assert.equal(parseLeaf(queueLeaf(name)), { kind: "queue", group: name });
   });
 }
 
@@ -70,6 +74,8 @@ for (
     "group:",
     "group:a/b",
     "group/db:a",
+    "queue:",
+    "queue:a/b",
     "pool:%/u",
     "pool:%C3/u",
     "pool:%61/u",

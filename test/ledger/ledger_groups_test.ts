@@ -1,7 +1,7 @@
 // Leaves of resource groups in the ledger: what runs in a group is asked back as it ends, and what a worker has left
 // behind counts until PostgreSQL shows that it has ended.
 
-import { groupLeaf, leafRules, poolLeaf } from "../../shared/ledger/mod.ts";
+import { groupLeaf, leafRules, poolLeaf, queueLeaf } from "../../shared/ledger/mod.ts";
 import { loadConfig } from "../../shared/config/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 import {
@@ -19,6 +19,7 @@ import {
 const tests = suite("ledger of groups");
 
 const GROUP = groupLeaf("reports");
+const QUEUE = queueLeaf("reports");
 const POOL = poolLeaf("a", "b");
 
 tests("leafRules() gives each group with a limit an account of its own", () => {
@@ -26,7 +27,7 @@ tests("leafRules() gives each group with a limit an account of its own", () => {
     "main.ini",
     () =>
       "[databases]\na = host=h user=u\n[pgbouncer]\npool_mode = transaction\nauth_type = any\n" +
-      "[groups]\ntop = max_concurrent_queries=6\nlow = parent=top max_concurrent_queries=2\n" +
+      "[groups]\ntop = max_concurrent_queries=6 max_queued=9\nlow = parent=top max_concurrent_queries=2\n" +
       "free = parent=top\n[group_rules]\nr = group=low\n",
   );
   const rules = leafRules(config!);
@@ -37,8 +38,29 @@ tests("leafRules() gives each group with a limit an account of its own", () => {
   assert.is(accountsOf("gone"), null);
   assert.is(rules(GROUP), null);
   assert.is(rules(groupLeaf("low"))?.sticky, false);
-  const part = leafRules(config!, { index: 1, count: 4 })(groupLeaf("top"));
-  assert.equal(part?.accounts, [{ name: "group:top", cap: 2 }]);
+  const part = leafRules(config!, { index: 1, count: 4 });
+  assert.equal(part(groupLeaf("top"))?.accounts, [{ name: "group:top", cap: 2 }]);
+  assert.equal(rules(queueLeaf("top"))?.accounts, [{ name: "queue:top", cap: 9 }]);
+  assert.is(rules(queueLeaf("top"))?.sticky, true);
+  assert.equal(rules(queueLeaf("low"))?.accounts, []);
+  assert.is(rules(QUEUE), null);
+  assert.equal(part(queueLeaf("top"))?.accounts, [{ name: "queue:top", cap: 2 }]);
+});
+
+tests("who waits in a group keeps its place, and others get what is free", () => {
+  const mesh = new Mesh(oneLeaf(6, QUEUE), 2);
+  mesh.use(1, QUEUE, 6);
+  mesh.ticks(4);
+  assert.equal(mesh.split(QUEUE), [6, 0]);
+  mesh.use(2, QUEUE, 6);
+  mesh.ticks(40);
+  assert.equal(mesh.split(QUEUE), [6, 0]);
+  assert.is(mesh.tables.get(2)!.lease(QUEUE).pending, false);
+  const lease = mesh.tables.get(1)!.lease(QUEUE);
+  lease.wanted = lease.held = 2;
+  lease.touch();
+  mesh.ticks(40);
+  assert.equal(mesh.split(QUEUE), [2, 4]);
 });
 
 tests("slots of a group go where queries wait, and those not in use are asked back", () => {

@@ -9,6 +9,7 @@
 //   when there is one (`#postponed`).
 // - Nothing is allocated for a transaction that is let in at once, unless it is tagged otherwise than the last.
 
+import type { GroupUses } from "../../../shared/bus/mod.ts";
 import type { Config } from "../../../shared/config/mod.ts";
 import {
   AdmissionTree,
@@ -16,10 +17,11 @@ import {
   Outcome,
   RuleSet,
   TicketState,
+  useOf,
   Verdict,
 } from "../../../shared/groups/mod.ts";
 import type { ClientSession } from "./client.ts";
-import { GroupLease } from "./group_lease.ts";
+import { GroupLease, running, waiting } from "./group_lease.ts";
 import { noRoom, waitedForRoom } from "./group_refusals.ts";
 import { Place } from "./place.ts";
 import type { Plane } from "./plane.ts";
@@ -31,16 +33,20 @@ import type { ServerConnection } from "./server.ts";
 const checkMs = 150;
 /** How long who may not wait is kept until the budget answers, as when a coordinator takes over. */
 const answerMs = 15_000;
-/** And until others have given slots back that they do not use. */
-const pendingMs = 250;
-
 /** A place that may not wait by the limits of its group, but has to until the budget has answered. */
 interface Inquiry {
-  readonly of: GroupLease;
   readonly since: number;
-  /** The newest report when it came: only an answer to a later one is about it. */
-  readonly after: number;
+  /** Of slots it lacks, and of places in queues; each of them has to have no more. */
+  readonly of: readonly {
+    readonly owner: GroupLease;
+    /** The newest report when it came: only an answer to a later one is about it. */
+    readonly after: number;
+  }[];
+  /** Of the queues in which it has no place meanwhile. */
+  readonly without: readonly GroupLease[];
 }
+
+const none: readonly GroupLease[] = [];
 
 export class Admission {
   readonly #plane: Plane;
@@ -48,7 +54,9 @@ export class Admission {
   #isOn = false;
   #tree: AdmissionTree | null = null;
   #rules: RuleSet | null = null;
+  /** Of the groups with a limit: to run, to wait. */
   readonly #leases = new Map<Group, GroupLease>();
+  readonly #queueLeases = new Map<Group, GroupLease>();
   #checkedAt = 0;
   /** In their pool's queue, and not let in yet. */
   readonly #postponed = new Set<Waiter>();
@@ -63,6 +71,12 @@ export class Admission {
   /** In the order of the file. */
   get groups(): readonly Group[] {
     return this.#tree?.groups ?? [];
+  }
+
+  /** What is in use of each, for the consoles of other workers. */
+  uses(): GroupUses {
+    const offsetMs = Date.now() - this.#plane.reactor.now;
+    return { groups: this.groups.map((group) => useOf(group, offsetMs)) };
   }
 
   /** Clients that wait for room in a group, by group, the oldest first. */
@@ -90,23 +104,33 @@ export class Admission {
     this.#rules = new RuleSet(groupRules, groups, settings.unmatchedGroup);
     if (this.#tree === null) this.#tree = new AdmissionTree(options, 0);
     else this.#tree.reconfigure(options, now);
-    const limited = new Set(
-      this.#tree.groups.filter(({ settings }) => settings.maxConcurrentQueries > 0),
+    const all = this.#tree.groups;
+    this.#keepLeases(this.#leases, running, all.filter((group) => group.limit < Infinity));
+    this.#keepLeases(
+      this.#queueLeases,
+      waiting,
+      all.filter((group) => group.queueLimit < Infinity),
     );
-    for (const [group, { lease }] of this.#leases) {
-      if (limited.has(group)) continue;
-      this.#plane.budget.retire(lease);
-      this.#leases.delete(group);
-    }
-    for (const group of limited) {
-      if (!this.#leases.has(group)) this.#lease(this.#tree, group);
-    }
-    for (const lease of this.#leases.values()) lease.want();
   }
 
-  #lease(tree: AdmissionTree, group: Group): void {
-    const lease: GroupLease = new GroupLease(this.#plane, tree, group, () => this.#onAnswer(group));
-    this.#leases.set(group, lease);
+  #keepLeases(
+    leases: Map<Group, GroupLease>,
+    counted: typeof running,
+    limited: readonly Group[],
+  ): void {
+    const { budget } = this.#plane;
+    for (const [group, { lease }] of leases) {
+      if (limited.includes(group)) continue;
+      budget.retire(lease);
+      leases.delete(group);
+    }
+    for (const group of limited) {
+      if (leases.has(group)) continue;
+      const tree = this.#tree as AdmissionTree;
+      const onAnswer = () => this.#onAnswer(group);
+      leases.set(group, new GroupLease(this.#plane, tree, group, counted, onAnswer));
+    }
+    for (const lease of leases.values()) lease.want();
   }
 
   // --- getting in
@@ -155,17 +179,39 @@ export class Admission {
     const { now } = this.#plane.reactor;
     if (now - this.#checkedAt >= checkMs) this.#check(now);
     const tree = this.#tree as AdmissionTree;
+    if (tree.enter(place, group, now)) return Verdict.run;
     const short = this.#shortOf(group);
-    const verdict = tree.request(place, group, now, short !== null);
+    const places = this.#placesOf(group);
+    const verdict = tree.request(place, group, now, short !== null || places.length > 0);
     if (verdict !== Verdict.queued) return verdict;
     const client = place.owner;
     client.queued = true;
     client.waitingSince = now;
-    if (short !== null && tree.isIntruder(place)) {
-      this.#inquiries.set(place, { of: short, since: now, after: short.lease.lastReportSeq });
+    if (tree.isIntruder(place)) {
+      this.#inquire(place, now, short === null ? places : [short, ...places]);
     }
     this.#wantMore(group);
     return verdict;
+  }
+
+  #inquire(place: Place, since: number, asked: readonly GroupLease[]): void {
+    const of = asked.map((owner) => ({ owner, after: owner.lease.lastReportSeq }));
+    const without: GroupLease[] = [];
+    for (let node = place.group; node !== null; node = node.parent) {
+      const queue = this.#queueLeases.get(node);
+      if (queue === undefined || node.closed(node.queued - 1) === null) continue;
+      queue.asking++;
+      without.push(queue);
+    }
+    this.#inquiries.set(place, { since, of, without });
+  }
+
+  /** It is refused, let in, or has a place of its own now. */
+  #endInquiry(place: Place): void {
+    const inquiry = this.#inquiries.get(place);
+    if (inquiry === undefined) return;
+    this.#inquiries.delete(place);
+    for (const queue of inquiry.without) queue.asking--;
   }
 
   /** Whether it is let in now; if not it waits, or is to be refused. */
@@ -187,9 +233,22 @@ export class Admission {
     return null;
   }
 
+  /** The groups that lack a place in their queue and may get one from the mesh; none: one has none for sure. */
+  #placesOf(group: Group): readonly GroupLease[] {
+    let short = none;
+    for (let node: Group | null = group; node !== null; node = node.parent) {
+      if (node.closed(node.queued) === null) continue;
+      const lease = this.#queueLeases.get(node);
+      if (lease === undefined || !node.isQueueShort(node.queued) || lease.isAnswered) return none;
+      short = [...short, lease];
+    }
+    return short;
+  }
+
   #wantMore(group: Group): void {
     for (let node: Group | null = group; node !== null; node = node.parent) {
       this.#leases.get(node)?.want();
+      this.#queueLeases.get(node)?.want();
     }
   }
 
@@ -198,6 +257,7 @@ export class Admission {
     this.#checkedAt = now;
     this.#plane.budget.expire();
     for (const lease of this.#leases.values()) lease.apply();
+    for (const lease of this.#queueLeases.values()) lease.apply();
   }
 
   /** What a client that waits for a server was not let in for yet; false: it waits for that now. */
@@ -229,7 +289,7 @@ export class Admission {
     const client = place.owner;
     const { now } = this.#plane.reactor;
     client.queued = false;
-    this.#inquiries.delete(place);
+    this.#endInquiry(place);
     switch (place.outcome) {
       case Outcome.run:
         return this.#goOn(client);
@@ -262,15 +322,19 @@ export class Admission {
 
   #endInquiries(): void {
     const { now } = this.#plane.reactor;
-    for (const [place, { of: { lease }, since, after }] of this.#inquiries) {
+    // From the newest: of those that may not all stay, the first stay.
+    for (const [place, { of, since }] of [...this.#inquiries].reverse()) {
       if (place.state !== TicketState.queued) {
-        this.#inquiries.delete(place);
+        this.#endInquiry(place);
         continue;
       }
-      const isAnswered = lease.lastReportSeq > after && lease.answered;
-      const limitMs = !isAnswered ? answerMs : lease.pending ? pendingMs : 0;
+      const limitMs = Math.max(...of.map(({ owner, after }) => {
+        const { lease } = owner;
+        const isAnswered = lease.lastReportSeq > after && lease.answered;
+        return !isAnswered ? answerMs : lease.pending ? owner.counted.pendingMs : 0;
+      }));
       if (now - since < limitMs) continue;
-      this.#inquiries.delete(place);
+      this.#endInquiry(place);
       const tree = this.#tree as AdmissionTree;
       if (!tree.isIntruder(place)) continue;
       tree.refuse(place, now);
@@ -292,12 +356,8 @@ export class Admission {
   #release(place: Place): void {
     const { now } = this.#plane.reactor;
     if (now - this.#checkedAt >= checkMs) this.#check(now);
-    const group = place.group as Group;
-    (this.#tree as AdmissionTree).release(place, now);
-    for (let node: Group | null = group; node !== null; node = node.parent) {
-      // It ran beyond the slots that there are for it: others wait for this one.
-      if (node.running >= node.lease && this.#leases.has(node)) this.#plane.budget.ask();
-    }
+    // Others may wait for that slot.
+    if ((this.#tree as AdmissionTree).release(place, now)) this.#plane.budget.ask();
   }
 
   /** A client waits for nothing any more: it leaves, or gives up what it has asked for. */
@@ -312,7 +372,7 @@ export class Admission {
         return;
       default:
         client.queued = false;
-        this.#inquiries.delete(place);
+        this.#endInquiry(place);
         (this.#tree as AdmissionTree).cancel(place, this.#plane.reactor.now);
     }
   }

@@ -41,6 +41,11 @@ export class ConsoleSession {
       moment: () => momentOf(plane),
       command: (command) =>
         plane.control.command(command, client.user, (outcome) => this.#onOutcome(outcome)),
+      gather: () =>
+        plane.control.gatherGroups((gathered) => {
+          this.#conversation.show(gathered);
+          this.#turn();
+        }),
       refused: ({ message }) => plane.logRefusal(client, message),
     });
     plane.consoleStats.totals[Counter.logins]!++;

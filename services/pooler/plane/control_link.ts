@@ -11,6 +11,7 @@ import {
   type ToControl,
   type ToPlane,
 } from "../messages.ts";
+import type { Gathered } from "../group_gather.ts";
 import type { PasswordProof } from "../password_checks.ts";
 import { DerivedKeys } from "./derived_keys.ts";
 
@@ -27,6 +28,7 @@ export class ControlLink {
   readonly #checked = new Map<number, (verdict: string | null) => void>();
   readonly #routed = new Map<number, (outcome: CancelOutcome | null) => void>();
   readonly #commanded = new Map<number, (outcome: Outcome) => void>();
+  readonly #gathered = new Map<number, (gathered: Gathered) => void>();
   readonly #derived = new DerivedKeys((password, salt, iterations, done) => {
     const id = this.#nextId++;
     this.#salted.set(id, done);
@@ -136,6 +138,14 @@ export class ControlLink {
     };
   }
 
+  /** What the other workers have in use of resource groups; it takes seconds at most. Returns the way to give up on it. */
+  gatherGroups(callback: (gathered: Gathered) => void): () => void {
+    const id = this.#nextId++;
+    this.#gathered.set(id, callback);
+    this.#post({ type: "gatherGroups", id });
+    return () => void this.#gathered.delete(id);
+  }
+
   /** Hands an answer to who asked; false if the message is no answer. */
   onAnswer(message: ToPlane): boolean {
     switch (message.type) {
@@ -156,6 +166,9 @@ export class ControlLink {
         return true;
       case "commanded":
         take(this.#commanded, message.id)?.(message.outcome);
+        return true;
+      case "groupsGathered":
+        take(this.#gathered, message.id)?.(message.gathered);
         return true;
       default:
         return false;

@@ -334,7 +334,9 @@ export class Plane {
     else if (message.type === "overload") this.overload.onDecision(message.decision);
     else if (message.type === "warnings") this.overload.onWarnings(message.warnings);
     else if (message.type === "tablesChanged") this.tableChanges.heard(message.database);
-    else if (message.type === "config") applyConfig(this, message.config);
+    else if (message.type === "groupUses") {
+      this.control.post({ type: "groupUses", id: message.id, uses: this.admission.uses() });
+    } else if (message.type === "config") applyConfig(this, message.config);
     else if (message.type === "perform") {
       const { id, command, state, again } = message;
       const performed = this.operator.perform(command, state, again);

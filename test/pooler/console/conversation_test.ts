@@ -17,14 +17,24 @@ import {
 } from "../../../shared/wire/mod.ts";
 import { assert, seededRandom, suite } from "../../support/harness.ts";
 import { f, notation } from "../../support/notation.ts";
+import type { GroupUse } from "../../../shared/groups/mod.ts";
+import { configOf, iniWith } from "../../config/fixtures.ts";
+import { noUse } from "../../groups/fixtures.ts";
 import { fakeClient, type FakePlane, fakePlane, momentOf } from "./fake_plane.ts";
 
 const tests = suite("console conversation");
+
+const groupsConfig = configOf(
+  `${
+    iniWith("")
+  }\n[groups]\nreports = max_concurrent_queries=4\n[group_rules]\nr = group=reports\n`,
+);
 
 class Session {
   readonly plane: FakePlane;
   readonly commands: Command[] = [];
   abandoned = 0;
+  gathering = false;
   readonly refusals: string[] = [];
   readonly conversation: Conversation;
   readonly #reader = new MessageReader();
@@ -37,6 +47,10 @@ class Session {
       command: (command) => {
         this.commands.push(command);
         return () => this.abandoned++;
+      },
+      gather: () => {
+        this.gathering = true;
+        return () => this.gathering = false;
       },
       refused: (refusal) => this.refusals.push(refusal.message),
     });
@@ -180,6 +194,29 @@ tests("a command that takes its time: nothing more is done before its outcome", 
   assert.is(session.ask(), `C"RELOAD" Z(I) ${shown} T C"SHOW" Z(I)`);
   assert.is(session.commands.length, 1);
 });
+
+tests(
+  "what all workers have is shown when they have said it, by either protocol, and names who has not",
+  () => {
+    const session = new Session();
+    session.plane.config = groupsConfig;
+    const use = (running: number): GroupUse => ({ ...noUse, name: "reports", running });
+    assert.is(session.ask(f.Q("SHOW GROUPS"), f.Q("SHOW STATE")), "T");
+    assert.ok(session.conversation.isWaiting);
+    session.conversation.show({ uses: [use(2), use(3)], silent: ["worker 7 of north"] });
+    const reply = session.ask();
+    assert.match(reply, /^N D\("reports".*"5".*\) C"SHOW" Z\(I\) T D/);
+    session.ask(f.P("", "SHOW GROUPS"), f.B(), f.D("P"), f.E(), f.S());
+    session.conversation.show({ uses: [use(4)], silent: [] });
+    assert.match(session.ask(), /^D\("reports".*"4".*\) C"SHOW" Z\(I\)$/);
+    // Its client cancels it, or leaves.
+    session.ask(f.Q("SHOW GROUPS"));
+    session.conversation.abandon();
+    assert.is(session.gathering, false);
+    session.conversation.settle({ refusal: { code: "57014", message: "no" }, notice: null });
+    assert.is(session.ask(), "E(57014) Z(I)");
+  },
+);
 
 tests("a command that is refused, or done with a notice", () => {
   const session = new Session();

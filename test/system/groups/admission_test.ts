@@ -8,7 +8,7 @@ import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import { startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
-import { RawClient, ServerError } from "../../support/raw_client.ts";
+import { GroupClients, refusalOf } from "./support.ts";
 
 needs("postgresql");
 
@@ -52,51 +52,10 @@ tests.after(async () => {
   await postgres.stop("immediate");
 });
 
-const clients: RawClient[] = [];
+const all = new GroupClients(pooler);
+const { client, seen, shows } = all;
 
-async function client(application: string, database = "shop"): Promise<RawClient> {
-  const made = await RawClient.login(pooler, {
-    user: "postgres",
-    database,
-    parameters: { application_name: application },
-  });
-  clients.push(made);
-  return made;
-}
-
-tests.after.each(async () => {
-  for (const each of clients.splice(0)) each.close();
-  await until("all groups to be empty", async () => {
-    const rows = await pooler.console("SHOW GROUPS");
-    return rows.every((row) => row["running_queries"] === "0" && row["queued_queries"] === "0");
-  });
-});
-
-/** "running queued" of a group. */
-async function seen(group: string): Promise<string> {
-  const row = (await pooler.console("SHOW GROUPS")).find(({ name }) => name === group)!;
-  return `${row["running_queries"]} ${row["queued_queries"]}`;
-}
-
-async function shows(group: string, wanted: string): Promise<void> {
-  let last = "";
-  await until(`${group} to show ${wanted}`, async () => {
-    last = await seen(group);
-    return last === wanted;
-  }).catch((error) => {
-    throw new Error(`${(error as Error).message}, it shows ${last}`);
-  });
-}
-
-async function refusalOf(promise: Promise<unknown>): Promise<ServerError> {
-  try {
-    await promise;
-  } catch (error) {
-    if (error instanceof ServerError) return error;
-    throw error;
-  }
-  throw new Error("no error came");
-}
+tests.after.each(() => all.leave());
 
 tests(
   "a transaction waits for the one before it in its group, and is let in when that ends",

@@ -8,7 +8,7 @@ import { needs } from "../../support/needs.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { signal } from "../../support/processes.ts";
-import { RawClient } from "../../support/raw_client.ts";
+import { RawClient, ServerError } from "../../support/raw_client.ts";
 import { pause, runUntilTold, workerIdOf } from "../budget/support.ts";
 import { GroupLoad, GroupWatch } from "./group_load.ts";
 
@@ -105,6 +105,44 @@ tests(
     await pooler.stop();
   },
 );
+
+// Each worker let as many wait as the file says.
+tests("max_queued is a limit of all workers together", async () => {
+  const pooler = await start({
+    a: "max_concurrent_queries=1 max_queued=5 queue_timeout=0",
+    b: "",
+  });
+  const login = () =>
+    RawClient.login(pooler, {
+      user: "app",
+      database: "app",
+      parameters: { application_name: "a" },
+    });
+  const all = await Promise.all(Array.from({ length: 30 }, login));
+  const [first, ...others] = all as [RawClient, ...RawClient[]];
+  await first.query("BEGIN");
+  for (const round of [1, 2]) {
+    const refused: string[] = [];
+    let answered = 0;
+    const asked = others.map((client) =>
+      client.query("SELECT 1").then(
+        () => answered++,
+        (error) => refused.push(error instanceof ServerError ? error.code : String(error)),
+      )
+    );
+    await until("all but five to be refused", () => refused.length >= others.length - 5);
+    assert.is(answered, 0, `in round ${round}`);
+    await first.query("COMMIT");
+    await Promise.all(asked);
+    assert.equal(new Set(refused), new Set(["53000"]));
+    // Fewer, if places were on their way to a worker for too long.
+    console.log(`# ${answered} of 5 waited`);
+    assert.ok(answered > 0 && answered <= 5, `${answered} waited`);
+    if (round === 1) await first.query("BEGIN");
+  }
+  for (const client of all) client.close();
+  await pooler.stop();
+});
 
 tests("budget_mode = static gives each worker its part", async () => {
   watch.forget();

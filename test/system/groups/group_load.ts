@@ -3,9 +3,8 @@
 
 import { cancelKeyWorker } from "../../../shared/wire/mod.ts";
 import { until } from "../../support/harness.ts";
-import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
-import { RawClient, ServerError } from "../../support/raw_client.ts";
+import { RawClient, ServerError, type Target } from "../../support/raw_client.ts";
 
 const lookMs = 20;
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
@@ -15,16 +14,26 @@ export class GroupLoad {
   answered = 0;
   /** SQLSTATEs, or what was thrown. */
   readonly errors: string[] = [];
-  readonly #pooler: Pgweir;
+  readonly #pooler: Target;
   readonly #group: string;
+  readonly #database: string;
+  readonly #work: string;
   readonly #running: Promise<void>[] = [];
   readonly #workers = new Set<number>();
   #logins = 0;
   #over = false;
 
-  constructor(pooler: Pgweir, group: string, clients: number) {
+  /** `work`: what each query selects. */
+  constructor(
+    pooler: Target,
+    group: string,
+    clients: number,
+    { database = "app", work = "pg_sleep(0.03)" } = {},
+  ) {
     this.#pooler = pooler;
     this.#group = group;
+    this.#database = database;
+    this.#work = work;
     this.#add(clients);
   }
 
@@ -61,14 +70,14 @@ export class GroupLoad {
       try {
         const client = await RawClient.login(this.#pooler, {
           user: "app",
-          database: "app",
+          database: this.#database,
           parameters: { application_name: this.#group },
         });
         const { processId, secret } = client.key!;
         this.#workers.add(cancelKeyWorker(processId, secret));
         this.#logins++;
         while (!this.#over) {
-          await client.query(`/* run ${this.#group} */ SELECT pg_sleep(0.03)`, 120_000);
+          await client.query(`/* run ${this.#group} */ SELECT ${this.#work}`, 120_000);
           this.answered++;
         }
         await client.end();
@@ -80,24 +89,30 @@ export class GroupLoad {
   }
 }
 
+const running =
+  "SELECT substring(query from '^/. run (\\w+) ./'), count(*) FROM pg_stat_activity " +
+  "WHERE state = 'active' AND query LIKE '/* run %' GROUP BY 1";
+
 /** The most that ran at once, looked for every 20 ms: ever, and since `forget`. */
 export class GroupWatch {
   looks = 0;
   #most = new Map<string, number>();
   readonly #ever = new Map<string, number>();
   readonly #client: RawClient;
+  readonly #sql: string;
   readonly #running: Promise<void>;
   #over = false;
 
-  private constructor(client: RawClient) {
+  private constructor(client: RawClient, sql: string) {
     this.#client = client;
+    this.#sql = sql;
     this.#running = this.#run();
   }
 
-  static async start(postgres: Postgres): Promise<GroupWatch> {
-    return new GroupWatch(
-      await RawClient.login(postgres, { user: "postgres", database: "postgres" }),
-    );
+  /** `sql`: each group and how much of it runs. */
+  static async start(postgres: Postgres, sql = running): Promise<GroupWatch> {
+    const client = await RawClient.login(postgres, { user: "postgres", database: "postgres" });
+    return new GroupWatch(client, sql);
   }
 
   /** Of a group; of all of them by "". */
@@ -138,10 +153,7 @@ export class GroupWatch {
 
   async #run(): Promise<void> {
     while (!this.#over) {
-      const rows = await this.#client.query(
-        "SELECT substring(query from '^/. run (\\w+) ./'), count(*) FROM pg_stat_activity " +
-          "WHERE state = 'active' AND query LIKE '/* run %' GROUP BY 1",
-      );
+      const rows = await this.#client.query(this.#sql);
       let total = 0;
       for (const [group, count] of rows) {
         total += Number(count);

@@ -259,6 +259,8 @@ export interface MeshOptions {
   readonly poolers?: number;
   /** Parameters of the entry `postgres` in `[databases]`. */
   readonly database?: string;
+  /** `[groups]` and `[group_rules]` of the hosts. */
+  readonly groups?: Pick<Ini, "groups" | "group_rules">;
   /** More of the hosts' `[pgbouncer]` and `[pgweir]`. */
   readonly settings?: Readonly<Record<string, string | number>>;
   readonly own?: Readonly<Record<string, string | number>>;
@@ -291,6 +293,7 @@ export async function makeMesh(options: MeshOptions): Promise<Mesh> {
       bus_url: nats.map((node) => node.url).join(","),
       ...options.own,
     },
+    ...options.groups,
   };
   const hosts = network.hosts.slice(0, options.poolers)
     .map((host, at) => new MeshHost(host, nats[at]!, ini));

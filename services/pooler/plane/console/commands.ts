@@ -2,6 +2,7 @@
 // come from it, so that no command can be without the check its neighbours have. Pure.
 
 import type { DatabaseCommand } from "../../../../shared/console/mod.ts";
+import type { GroupUse } from "../../../../shared/groups/mod.ts";
 import { columnsOf, type ConsoleColumn, type Row } from "./encode.ts";
 import { featureColumns, featureRows } from "./feature_rows.ts";
 import { groupColumns, groupRows } from "./group_rows.ts";
@@ -51,7 +52,10 @@ export interface Show {
   readonly result:
     | {
       readonly columns: readonly ConsoleColumn[];
-      rows(moment: Moment): Iterable<Row>;
+      /** `others`: what other workers have in use of groups, if it `gathers`. */
+      rows(moment: Moment, others?: readonly GroupUse[]): Iterable<Row>;
+      /** It shows sums over the mesh. */
+      readonly gathers: boolean;
     }
     | "help"
     | null;
@@ -61,7 +65,7 @@ function show(
   columns: readonly ConsoleColumn[],
   rows: (moment: Moment) => Iterable<Row>,
 ): Show {
-  return { access: "stats", result: { columns, rows } };
+  return { access: "stats", result: { columns, rows, gathers: false } };
 }
 
 const nothing = () => [];
@@ -115,7 +119,10 @@ export const showTable: ReadonlyMap<string, Show> = new Map<string, Show>([
   ["totals", show(totalsColumns, ({ plane }) => totalsRows(plane))],
   ["worker", show(workerColumns, workerRows)],
   ["leases", show(leaseColumns, leaseRows)],
-  ["groups", show(groupColumns, groupRows)],
+  ["groups", {
+    access: "stats",
+    result: { columns: groupColumns, rows: groupRows, gathers: true },
+  }],
   ["features", show(featureColumns, featureRows)],
   ["listeners", show(listenerColumns, listenerRows)],
   ["overload", show(overloadColumns, overloadRows)],

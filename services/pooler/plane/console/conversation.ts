@@ -13,7 +13,8 @@ import {
   noticeResponse,
   readyForQuery,
 } from "../../../../shared/wire/mod.ts";
-import type { Command, Outcome } from "../../../../shared/console/mod.ts";
+import { type Command, type Outcome, silentNotice } from "../../../../shared/console/mod.ts";
+import type { Gathered } from "../../group_gather.ts";
 import { error, type Refusal, refusals } from "../refusals.ts";
 import { BodyReader } from "./body_reader.ts";
 import { describeRows, type Formats, Output, type Row } from "./encode.ts";
@@ -30,6 +31,8 @@ export interface ConsoleHost {
    * way to give up on it.
    */
   command(command: Command): () => void;
+  /** Asks the other workers for what a plan of the kind "gather" shows. It comes later: by `show()`, once. */
+  gather(): () => void;
   /** Called for each error that a request is answered with. */
   refused(refusal: Refusal): void;
 }
@@ -125,6 +128,17 @@ export class Conversation {
     this.#running = null;
     if (isSimple) this.#failQuery(refusal);
     else this.#fail(refusal);
+  }
+
+  /** What the other workers have of what is to be shown. */
+  show({ uses, silent }: Gathered): void {
+    this.#abandon = null;
+    const notice = silentNotice(silent);
+    if (notice !== null) {
+      this.#output.put(noticeResponse({ severity: "NOTICE", code: "00000", message: notice }));
+    }
+    const { portal } = this.#running as Running;
+    portal.rows = portal.plan.rows(this.#host.moment(), uses)[Symbol.iterator]();
   }
 
   /** Gives up on the command that is waited for, if one is. */
@@ -363,7 +377,9 @@ export class Conversation {
         const notice = { severity: "NOTICE", code: "00000", ...plan.notice };
         this.#output.put(noticeResponse(notice));
       }
-      portal.rows = plan.rows(this.#host.moment())[Symbol.iterator]();
+      if (plan.effect.kind !== "gather") {
+        portal.rows = plan.rows(this.#host.moment())[Symbol.iterator]();
+      }
       this.#perform(plan.effect);
     }
     this.#running = { portal, left: limit > 0 ? limit : Infinity, simple };
@@ -376,6 +392,9 @@ export class Conversation {
         return;
       case "command":
         this.#abandon = this.#host.command(effect.command);
+        return;
+      case "gather":
+        this.#abandon = this.#host.gather();
         return;
       case "none":
         return;

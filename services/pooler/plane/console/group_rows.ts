@@ -1,7 +1,7 @@
-// Rows about resource groups, as this worker has them: the limits of the file, and what of them is in use here.
+// Rows about resource groups: the limits of the file, and what of them is in use on all workers together.
 
 import type { OverloadBounds } from "../../../../shared/config/mod.ts";
-import { UNLIMITED } from "../../../../shared/ledger/mod.ts";
+import { type GroupUse, sumOfUse, useOf } from "../../../../shared/groups/mod.ts";
 import { columnsOf, type Row } from "./encode.ts";
 import { timestamp } from "./socket_rows.ts";
 import type { Moment } from "./view.ts";
@@ -15,35 +15,42 @@ export const groupColumns = columnsOf(
     "min_lag_to_throw s, max_lag_to_throw s",
 );
 
-export function* groupRows({ plane, now, wallNow }: Moment): Generator<Row> {
-  for (const group of plane.admission.groups) {
-    const { settings, running, queued, lastUsed } = group;
-    const { maxConcurrentQueries, softMaxMemory } = settings;
-    const isLimited = maxConcurrentQueries > 0 && group.lease < UNLIMITED;
+export function* groupRows(
+  { plane, now, wallNow }: Moment,
+  others: readonly GroupUse[] = [],
+): Generator<Row> {
+  const own = plane.admission.groups.map((group) => useOf(group, wallNow - now));
+  const all = [...own, ...others];
+  for (const settings of plane.config.groups) {
+    const { name, maxConcurrentQueries, softMaxMemory, maxQueued } = settings;
+    const use = sumOfUse(all, name);
+    const { running, queued, memory, lastUsed } = use;
+    const isBelow = (value: number, limit: number) => limit === 0 || value < limit;
+    const canRun = isBelow(running, maxConcurrentQueries) && isBelow(memory, softMaxMemory);
     yield [
-      group.name,
+      name,
       settings.parent,
-      group.full() === null ? 1 : 0,
-      group.closed(queued) === null ? 1 : 0,
+      canRun ? 1 : 0,
+      settings.queueing && isBelow(queued, maxQueued) ? 1 : 0,
       settings.priority,
       settings.cpuShares,
-      Math.round(softMaxMemory),
-      Math.round(group.memory),
+      softMaxMemory,
+      memory,
       maxConcurrentQueries,
-      isLimited ? group.lease : null,
+      maxConcurrentQueries > 0 ? use.granted : null,
       running,
-      settings.maxQueued,
+      maxQueued,
       queued,
       settings.queueTimeoutMs,
-      lastUsed === 0 ? null : timestamp(wallNow - (now - lastUsed)),
+      lastUsed === 0 ? null : timestamp(lastUsed),
       running + queued > 0 ? 1 : 0,
-      group.admitted,
-      group.refused,
-      group.timedOut,
-      Math.round(group.queuedMs),
-      Math.round(group.runningMs),
+      use.admitted,
+      use.refused,
+      use.timedOut,
+      use.queuedMs,
+      use.runningMs,
       settings.shed,
-      ...boundCells(plane.overload.boundsOf("", group.name)),
+      ...boundCells(plane.overload.boundsOf("", name)),
     ];
   }
 }

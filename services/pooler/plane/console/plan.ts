@@ -3,6 +3,7 @@
 // its arguments included.
 
 import { findSetting } from "../../../../shared/config/mod.ts";
+import type { GroupUse } from "../../../../shared/groups/mod.ts";
 import type { Command } from "../../../../shared/console/mod.ts";
 import type { Refusal } from "../refusals.ts";
 import { allows, commandTable, helpText, sessionSettings, showTable } from "./commands.ts";
@@ -19,13 +20,16 @@ export type Effect =
   | { readonly kind: "none" }
   /** Prepared statements of this session are forgotten. */
   | { readonly kind: "forget" }
+  /** Rows are made of what the other workers have as well, which is to be asked for first. */
+  | { readonly kind: "gather" }
   /** Something that is not done here and may take its time. */
   | { readonly kind: "command"; readonly command: Command };
 
 export interface Plan {
   /** null = no result, so no RowDescription either. */
   readonly columns: readonly ConsoleColumn[] | null;
-  rows(moment: Moment): Iterable<Row>;
+  /** `others`: what other workers have in use of resource groups; only of the kind "gather". */
+  rows(moment: Moment, others?: readonly GroupUse[]): Iterable<Row>;
   readonly notice: Notice | null;
   readonly effect: Effect;
   /** CommandComplete's text; null = the query was empty. */
@@ -56,10 +60,11 @@ function command(tag: string, command: Command): Plan {
 
 function result(
   columns: readonly ConsoleColumn[],
-  rows: (moment: Moment) => Iterable<Row>,
+  rows: Plan["rows"],
   tag: string,
+  effect: Effect = none,
 ): Plan {
-  return { columns, rows, notice: null, effect: none, tag };
+  return { columns, rows, notice: null, effect, tag };
 }
 
 function invalid(text: string, hint?: string): Refusal {
@@ -176,7 +181,8 @@ function planShow(argument: string, word: string, text: string): Plan | Refusal 
   if (show.result === "help") {
     return plain("SHOW", { message: "Console usage", detail: helpText() });
   }
-  return result(show.result.columns, show.result.rows, "SHOW");
+  const { columns, rows, gathers } = show.result;
+  return result(columns, rows, "SHOW", gathers ? { kind: "gather" } : none);
 }
 
 /** SET [SESSION | LOCAL] key { = | TO } value */
