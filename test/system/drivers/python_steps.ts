@@ -24,7 +24,7 @@ export function python(driver: Driver, side: Side, step: string, prefix: string)
   const client = join(import.meta.dirname!, `${driver}_client.py`);
   // Debian's Python: the package is not in another that may come first in PATH.
   const command = ["/usr/bin/python3", client, step, side.host, String(side.port)];
-  return run([...command, side.database, prefix], { seconds: 90 });
+  return run([...command, side.database, prefix], { seconds: 180 });
 }
 
 /** Registers steps as the tests of one side. */
