@@ -165,7 +165,7 @@ export async function atRest(pid: number, share = 0.05, forMs = 1_000): Promise<
     }
     return busy === "";
   };
-  await until("all threads to be at rest", isQuiet).catch((error) => {
+  await until(`all threads of process ${pid} to be at rest`, isQuiet).catch((error) => {
     throw new Error(`${(error as Error).message}:${busy}`);
   });
 }

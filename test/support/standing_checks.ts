@@ -13,7 +13,7 @@ import {
 import { until } from "./harness.ts";
 import type { ConsoleRow, Pooler } from "./pooler.ts";
 import type { Backend, Postgres } from "./postgres.ts";
-import { openFiles, processInfo, residentBytes, threadCpuSeconds } from "./processes.ts";
+import { atRest, openFiles, processInfo, residentBytes } from "./processes.ts";
 import { type Login, RawClient } from "./raw_client.ts";
 
 export interface StandingOptions {
@@ -30,8 +30,6 @@ export interface StandingOptions {
 const warmRounds = 300;
 const FILE_GROWTH = 5;
 const IDLE_CPU_SHARE = 0.05;
-/** What spins does so all the time; what collects garbage, or was late with something, does not. */
-const IDLE_LOOKS = 10;
 
 interface Baseline {
   readonly processes: ReadonlyMap<number, number>;
@@ -214,31 +212,8 @@ export class StandingChecks {
   async #nothingSpins(): Promise<void> {
     const idleMs = this.#options.idleMs ?? 1_000;
     if (idleMs === 0) return;
-    let spinning = "";
-    for (let look = 0; look < IDLE_LOOKS; look++) {
-      spinning = await this.#spinning(idleMs);
-      if (spinning === "") return;
-    }
-    throw new Error(spinning);
-  }
-
-  /** Which thread used more of the CPU than an idle one does, or "". */
-  async #spinning(idleMs: number): Promise<string> {
     const pids = [...this.#baseline.processes.keys()];
-    const before = new Map(pids.map((pid) => [pid, threadCpuSeconds(pid)]));
-    const started = performance.now();
-    await new Promise((resolve) => setTimeout(resolve, idleMs));
-    const seconds = (performance.now() - started) / 1000;
-    for (const [pid, threads] of before) {
-      for (const [thread, used] of threadCpuSeconds(pid)) {
-        const share = (used - (threads.get(thread) ?? used)) / seconds;
-        if (share <= IDLE_CPU_SHARE) continue;
-        return `thread ${thread} of process ${pid} uses ${
-          (share * 100).toFixed(0)
-        } % CPU while idle`;
-      }
-    }
-    return "";
+    await Promise.all(pids.map((pid) => atRest(pid, IDLE_CPU_SHARE, idleMs)));
   }
 }
 
