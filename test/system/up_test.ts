@@ -1,6 +1,6 @@
 // `pgweir up` as an operator meets it: the real command, real workers, the PostgreSQL it brings along.
 // What it prints, that a query goes through, how it ends, and that nothing is ever left behind.
-// limit: 400 s
+// limit: 900 s
 
 import {
   chmodSync,
@@ -63,7 +63,7 @@ class Host {
 
   async ready(): Promise<ManagedProcess> {
     const up = await this.launch();
-    await up.ready("the ready text", () => up.stdout().includes("Ctrl-C\n"), 60_000);
+    await up.ready("the ready text", () => up.stdout().includes("Ctrl-C\n"), 120_000);
     return up;
   }
 
@@ -99,7 +99,7 @@ class Host {
 
   /** Waits for the end of a command that should have left nothing. */
   async ends(up: ManagedProcess, code: number): Promise<void> {
-    assert.equal(await up.ended(30_000), { code, signal: null }, up.output());
+    assert.equal(await up.ended(120_000), { code, signal: null }, up.output());
     await this.leavesNothing();
   }
 
@@ -187,11 +187,16 @@ test("a second Ctrl-C does not wait for a transaction", async () => {
   up.signal("SIGINT");
   await until("the drain", () => up.stderr().includes("got SIGINT, waiting"));
   // Not one more than that: a runtime that is about to exit has no handler left, and would die of it.
-  await until("the second signal to count", () => {
-    if (up.stderr().includes("got SIGINT, ending at once")) return true;
-    up.signal("SIGINT");
-    return false;
-  });
+  await until(
+    "the second signal to count",
+    () => {
+      if (up.stderr().includes("got SIGINT, ending at once")) return true;
+      up.signal("SIGINT");
+      return false;
+    },
+    30_000,
+    200,
+  );
   await host.ends(up, 0);
   await client.end().catch(() => {});
 });
@@ -202,8 +207,8 @@ test("a worker that is killed is replaced, and the port serves on", async () => 
   assert.is(before.length, 2);
   signal(before[0]!, "SIGKILL");
   await until("a replacement", () => {
-    return up.stderr().match(/LOG worker \d+ is ready/g)?.length === 3;
-  }, 20_000);
+    return (up.stderr().match(/LOG worker \d+ is ready/g)?.length ?? 0) >= 3;
+  });
   const after = childrenOf(up.pid).filter((pid) => commandLine(pid).includes(" pooler "));
   assert.is(after.length, 2);
   assert.not.ok(after.includes(before[0]!));
@@ -215,7 +220,7 @@ test("a worker that is killed is replaced, and the port serves on", async () => 
 test("a second one in the same folder says who is there", async () => {
   const up = await host.ready();
   const second = await host.launch();
-  assert.equal(await second.ended(), { code: 1, signal: null });
+  assert.equal(await second.ended(120_000), { code: 1, signal: null });
   assert.is(
     second.stderr().split("\n")[0],
     `pgweir: start in "${join(host.folder, ".pgweir")}": another pgweir runs there (pid ${up.pid})`,
@@ -229,7 +234,7 @@ test("a supervisor that is killed leaves nothing, and the next start works", asy
   const up = await host.ready();
   await host.query("insert into kept values (10)");
   up.signal("SIGKILL");
-  await until("everything's end", () => host.processes().length === 0);
+  await until("everything's end", () => host.processes().length === 0, 120_000);
   await host.leavesNothing();
   const next = await host.ready();
   assert.equal(await host.query("select max(n) from kept"), [[10]]);
@@ -243,7 +248,7 @@ test("the next start does not wait for what a killed supervisor left", async () 
   // The port is free only when the workers have noticed.
   await until("the workers' end", () => {
     return !host.processes().some((pid) => commandLine(pid).includes(" pooler "));
-  });
+  }, 120_000);
   const next = await host.ready();
   assert.equal(await host.query("select max(n) from kept"), [[10]]);
   next.signal("SIGTERM");
@@ -285,7 +290,7 @@ test("a taken port is found before PostgreSQL is started", async () => {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(other.port, "127.0.0.1", resolve));
   const up = await other.launch();
-  assert.equal(await up.ended(), { code: 1, signal: null });
+  assert.equal(await up.ended(120_000), { code: 1, signal: null });
   assert.is(
     up.stderr().split("\n")[0],
     `pgweir: listen on 127.0.0.1:${other.port}: the port is taken, wanted a free one (--port names another)`,
@@ -295,12 +300,18 @@ test("a taken port is found before PostgreSQL is started", async () => {
 });
 
 test("SIGTERM during the first start leaves nothing", async () => {
-  const other = await Host.make();
-  const up = await other.launch();
-  await up.ready("initdb to begin", () => up.stderr().includes("making a PostgreSQL"));
-  up.signal("SIGTERM");
-  await other.ends(up, 1);
-  assert.is(up.stdout(), "");
+  for (let attempt = 1;; attempt++) {
+    const other = await Host.make();
+    const up = await other.launch();
+    await up.ready("initdb to begin", () => up.stderr().includes("making a PostgreSQL"));
+    up.signal("SIGTERM");
+    await up.ended(120_000);
+    // On a busy machine initdb may be over when this process hears that it has begun.
+    const isLate = up.stdout() !== "";
+    await other.ends(up, isLate ? 0 : 1);
+    if (!isLate) return;
+    assert.ok(attempt < 5, "the signal came behind the start each time");
+  }
 });
 
 if (isRoot) {

@@ -6,6 +6,7 @@ import process from "node:process";
 import { assert, suite, until } from "../support/harness.ts";
 import { ManagedProcess } from "../support/managed_process.ts";
 import { needs } from "../support/needs.ts";
+import { freeze } from "../support/processes.ts";
 import { tempDir } from "../support/temp.ts";
 import { LogOutput } from "../../shared/telemetry/mod.ts";
 import { type SyslogFacility, syslogPacket } from "../../shared/telemetry/syslog.ts";
@@ -147,7 +148,7 @@ syslog("a daemon that does not read costs lines, never time", async () => {
   const path = join(tempDir("syslog"), "log");
   const daemon = await receiver(path);
   await until("the daemon", () => daemon.stdout().startsWith("ready\n"));
-  daemon.signal("SIGSTOP");
+  await freeze(daemon.pid);
   const output = new LogOutput(path);
   output.configure({ logfile: "", syslog: { facility: "user", ident: "p" }, quiet: true });
   for (let i = 0; i < 2000; i++) output.write(`2026-01-05 03:04:05.678 UTC [1] LOG ${i}\n`);

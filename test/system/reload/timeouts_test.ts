@@ -99,10 +99,9 @@ tests(
     };
     const wide = Object.fromEntries(Object.keys(tight).map((name) => [name, 120]));
     await Promise.all([wide, {}].map(async (later) => {
-      // No word to the one that waits.
-      const pooler = await start({ ...tight, query_wait_notify: 0 });
+      const pooler = await start(tight);
       const { idle, resting, working, busy, waits } = await inTheMiddle(pooler, tightS + 1.5);
-      await reload(pooler, { ...later, query_wait_notify: 0 });
+      await reload(pooler, later);
       assert.is(await working.replies(1, patient), RESULT);
       assert.is(await waits.replies(1, patient), RESULT);
       assert.is(await busy.replies(1, patient), 'T D C"SELECT 1" Z(T)');

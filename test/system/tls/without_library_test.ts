@@ -2,7 +2,7 @@
 // missing. The library is hidden from the process, in a mount namespace of its own.
 
 import { spawnSync } from "node:child_process";
-import { assert, suite } from "../../support/harness.ts";
+import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
@@ -31,7 +31,8 @@ test("without it clients and servers are served in clear, and the log says so", 
   const sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
   assert.equal(await client.query(sql), [["f"]]);
   await client.end();
-  assert.match(pooler.log(), /no TLS towards servers: load OpenSSL: .*; TLS needs libssl\.so\.3/);
+  const missing = /no TLS towards servers: load OpenSSL: .*; TLS needs libssl\.so\.3/;
+  await until("the log", () => missing.test(pooler.log()));
   await pooler.stop();
 });
 
