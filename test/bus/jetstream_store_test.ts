@@ -1,6 +1,6 @@
 // The store conformance tests against JetStream, and what only a server can do to a store: be killed,
 // have no JetStream, refuse.
-// limit: 240 s
+// limit: 360 s
 // load: waits
 
 import { Buffer } from "node:buffer";

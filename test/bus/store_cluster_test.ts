@@ -1,6 +1,6 @@
 // The store on a cluster of three nats-servers: what was confirmed survives the loss of any one, and
 // nobody wins twice while members come and go.
-// limit: 360 s
+// limit: 600 s
 // load: waits
 
 import { Buffer } from "node:buffer";
