@@ -71,7 +71,8 @@ export class ServiceProcess {
     this.hand(options.input);
     child.on("exit", (code, signal) => {
       this.#end = signal ?? `code ${code}`;
-      this.#after(lastWordsMs, () => this.#finish());
+      // Behind one more look at the pipe: this process may have stood still itself.
+      this.#after(lastWordsMs, () => setImmediate(() => this.#finish()));
     });
     child.on("close", () => this.#finish());
   }
