@@ -8,6 +8,7 @@ import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import { startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
+import type { RawClient } from "../../support/raw_client.ts";
 import { GroupClients, refusalOf } from "./support.ts";
 
 needs("postgresql");
@@ -325,6 +326,32 @@ tests("KILL and query_wait_timeout take clients out of the queue", async () => {
   assert.is((await killed).code, "57P01");
   await pooler.console("RESUME shop");
   await shows("one", "0 0");
+});
+
+tests("a reload changes max_queued, and sends nobody away who waits", async () => {
+  const [first, second, third, fourth] = await Promise.all(
+    [1, 2, 3, 4].map(() => client("narrow")),
+  ) as [RawClient, RawClient, RawClient, RawClient];
+  const narrow = async (more: string) => {
+    pooler.rewrite(ini({ ...groups, narrow: `max_concurrent_queries=1 queue_timeout=60 ${more}` }));
+    await pooler.console("RELOAD");
+  };
+  await first.query("BEGIN");
+  const waiting = [second.query("SELECT 2")];
+  await shows("narrow", "1 1");
+  await narrow("max_queued=2");
+  waiting.push(third.query("SELECT 3"));
+  await shows("narrow", "1 2");
+  await narrow("max_queued=1");
+  assert.is((await refusalOf(fourth.query("SELECT 4"))).code, "53000");
+  await shows("narrow", "1 2");
+  await narrow("");
+  waiting.push(fourth.query("SELECT 4"));
+  await shows("narrow", "1 3");
+  await first.query("COMMIT");
+  assert.equal(await Promise.all(waiting), [[["2"]], [["3"]], [["4"]]]);
+  pooler.rewrite(ini());
+  await pooler.console("RELOAD");
 });
 
 tests("a reload changes limits, groups and rules under those who wait", async () => {
