@@ -9,6 +9,7 @@ import type { Config } from "../../shared/config/mod.ts";
 import type { BusService } from "../../shared/host/mod.ts";
 import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
 import { decide } from "./decide.ts";
+import { GroupKeeper } from "./group_keeper.ts";
 import { type PostmasterHints, PostmasterWatch } from "./postmaster.ts";
 import { Proc } from "./proc.ts";
 import { type Sample, Sampler } from "./sampler.ts";
@@ -47,6 +48,8 @@ export class Monitor implements BusService {
   #config: Config;
   #bus: Bus | null = null;
   #pids: (now: number) => readonly number[] = () => [];
+  /** null: it looks at no database. */
+  readonly #groups: GroupKeeper | null;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #warningsTimer: ReturnType<typeof setInterval> | null = null;
   #closed = false;
@@ -61,6 +64,14 @@ export class Monitor implements BusService {
     this.#log = options.logger;
     this.#config = options.config;
     this.#sampler = new Sampler(this.#proc);
+    const { scope, logger, bus: { name } } = options;
+    this.#groups = scope.kind === "workers" ? null : new GroupKeeper({
+      proc: this.#proc,
+      databases: scope.names,
+      name,
+      epoch: this.#epoch,
+      logger,
+    });
   }
 
   async start(): Promise<void> {
@@ -74,6 +85,7 @@ export class Monitor implements BusService {
       );
     }
     this.#pids = this.#watch(bus);
+    this.#groups?.join(bus);
     this.#due = performance.now();
     this.#look(bus);
     this.#warningsTimer = setInterval(() => this.#sayWarnings(bus), warningsMs);
@@ -87,6 +99,7 @@ export class Monitor implements BusService {
     this.#closed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     if (this.#warningsTimer !== null) clearInterval(this.#warningsTimer);
+    this.#groups?.close();
     await this.#bus?.close();
   }
 
@@ -115,12 +128,14 @@ export class Monitor implements BusService {
     // Steps that were missed are not made up for.
     this.#due = Math.max(this.#due + overloadIntervalMs, now + overloadIntervalMs / 2);
     this.#timer = setTimeout(() => this.#look(bus), this.#due - now);
-    const sample = this.#sampler.take(this.#pids(now), now, {
+    const pids = this.#pids(now);
+    const sample = this.#sampler.take(pids, now, {
       cpu: settings.cpuOverloadWarnRatio > 0 &&
         this.#isDue("cpu", now, settings.cpuOverloadDurationSeconds),
       memory: settings.memoryOverloadWarnRatio > 0 &&
         this.#isDue("memory", now, settings.memoryOverloadDurationSeconds),
     });
+    this.#groups?.look(bus, pids, this.#config);
     if (sample === null) return;
     this.#say(bus, sample);
     const changes = this.#warnings.take(sample, now, Date.now(), settings);

@@ -105,10 +105,29 @@ export class Proc {
 
   /** How long a process has been running; Infinity for one that is not seen. */
   ageMs(pid: number): number {
+    const entry = this.entry(pid);
+    return entry === null ? Infinity : this.ageOf(entry);
+  }
+
+  /** The same for one that was looked at. */
+  ageOf({ startedMs }: ProcessEntry): number {
     // By our own start: what a container is told of the uptime may be another clock.
     this.#startedMs ??= this.entry(process.pid)?.startedMs ?? NaN;
-    const ageMs = this.#startedMs + process.uptime() * 1000 - (this.entry(pid)?.startedMs ?? NaN);
+    const ageMs = this.#startedMs + process.uptime() * 1000 - startedMs;
     return Number.isNaN(ageMs) ? Infinity : ageMs;
+  }
+
+  /** The memory that is in use by a process alone, in kB; a text is the code of what keeps us from looking. */
+  privateKB(pid: number): number | string {
+    let text: string;
+    try {
+      text = readFileSync(join(this.#root, "proc", `${pid}`, "smaps_rollup"), "latin1");
+    } catch (error) {
+      return (error as { code?: string }).code ?? "EIO";
+    }
+    const kB = (name: string) => Number(new RegExp(`^${name}: +(\\d+) kB`, "m").exec(text)?.[1]);
+    const sum = kB("Private_Clean") + kB("Private_Dirty");
+    return Number.isNaN(sum) ? "EIO" : sum;
   }
 
   entries(): ProcessEntry[] {

@@ -13,6 +13,7 @@ import {
   type CancelOutcome,
   connectBus,
   type GroupUses,
+  type GroupRow,
   packPids,
   type WorkerState,
 } from "../../shared/bus/mod.ts";
@@ -122,6 +123,8 @@ export class Control {
   #backends: readonly PoolBackends[] = [];
   /** Of the latest leader among coordinators. */
   #epoch = 0;
+  /** Of the last message about backends of resource groups. */
+  #groupsSeq = 0;
   #exit: (code: number) => void = () => {};
   readonly #timers: ReturnType<typeof setInterval>[] = [];
 
@@ -358,6 +361,9 @@ export class Control {
         this.#bus?.publish(this.#bus.subjects.tableChanges(worker), { worker, database });
         return;
       }
+      case "groupBackends":
+        this.#tellGroupBackends(message.rows);
+        return;
       case "command":
         this.#commands.give(message.id, message.command, message.user);
         return;
@@ -483,7 +489,8 @@ export class Control {
     });
     joined.subscribe(joined.subjects.allPresence, (presence) => this.#mesh.heard(presence));
     this.#joinBudget(joined);
-    new OverloadWatch(this.#seat.supervisor, (message) => this.#tell(message)).join(joined);
+    new OverloadWatch(this.#seat.supervisor, (message) => this.#tell(message))
+      .join(joined, workerId);
     this.#timers.push(setInterval(() => this.#announce(), presenceMs));
     this.#announce();
   }
@@ -518,6 +525,16 @@ export class Control {
       worker: this.#seat.workerId,
       incarnation: this.#seat.incarnation,
       leaves: this.#backends.map(({ leaf, pids }) => ({ leaf, pids: packPids(pids) })),
+    });
+  }
+
+  #tellGroupBackends(rows: readonly GroupRow[]): void {
+    const { workerId: worker, incarnation } = this.#seat;
+    this.#bus?.publish(this.#bus.subjects.groupBackends(worker), {
+      worker,
+      incarnation,
+      seq: ++this.#groupsSeq,
+      rows,
     });
   }
 

@@ -5,6 +5,8 @@ import type { Config } from "../../shared/config/mod.ts";
 import type {
   CancelOutcome,
   GroupUses,
+  GroupMemory,
+  GroupRow,
   OverloadDecision,
   OverloadWarnings,
 } from "../../shared/bus/mod.ts";
@@ -58,6 +60,8 @@ export type ToPlane =
   /** News of an overload monitor; it holds from now on, for as long as it says. */
   | { type: "overload"; decision: OverloadDecision }
   | { type: "warnings"; warnings: OverloadWarnings }
+  /** The same of a monitor on a database host, about resource groups. */
+  | { type: "groupMemory"; said: GroupMemory }
   /** The bus is back: what was reported while it was lost is not known. */
   | { type: "refresh" }
   /** A client of another worker has changed tables of this database. */
@@ -123,6 +127,8 @@ export type ToControl =
   | { type: "groupUses"; id: number; uses: GroupUses }
   /** All backends of this worker; only where somebody counts them. */
   | { type: "backends"; pools: readonly PoolBackends[] }
+  /** All backends of this worker that are in a resource group. */
+  | { type: "groupBackends"; rows: readonly GroupRow[] }
   /** A client has changed tables of this database: the other workers are to be told. */
   | { type: "tablesChanged"; database: string }
   /** It takes no new clients: told to, by control or from the console. */

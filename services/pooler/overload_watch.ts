@@ -10,6 +10,7 @@ export class OverloadWatch {
   readonly #tell: (message: ToPlane) => void;
   readonly #decisions = new Newest();
   readonly #warnings = new Newest();
+  readonly #memory = new Newest();
 
   /** `supervisor`: whose workers' monitor is meant; "" = none. */
   constructor(supervisor: string, tell: (message: ToPlane) => void) {
@@ -17,7 +18,7 @@ export class OverloadWatch {
     this.#tell = tell;
   }
 
-  join(bus: Bus): void {
+  join(bus: Bus, workerId: number): void {
     const { subjects } = bus;
     if (this.#supervisor !== "") {
       bus.subscribe(subjects.overloadHost(this.#supervisor), (decision) => {
@@ -29,6 +30,10 @@ export class OverloadWatch {
       const about = `${decision.database}\0${decision.host}`;
       if (!this.#decisions.take(about, decision, performance.now())) return;
       this.#tell({ type: "overload", decision });
+    });
+    bus.subscribe(subjects.groupMemory(workerId), (said) => {
+      if (!this.#memory.take(said.monitor, said, performance.now())) return;
+      this.#tell({ type: "groupMemory", said });
     });
     bus.subscribe(subjects.allOverloadWarnings, (warnings) => {
       if (!this.#warnings.take(warnings.monitor, warnings, performance.now())) return;

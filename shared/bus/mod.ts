@@ -23,6 +23,18 @@ export {
   type EmbeddedBusOptions,
 } from "./embedded.ts";
 export { BusError, type BusErrorCode } from "./errors.ts";
+export {
+  type GroupBackend,
+  type GroupBackends,
+  type GroupBytes,
+  type GroupMemory,
+  type GroupRow,
+  maxGroupBackends,
+  maxGroupNameCharacters,
+  maxGroupRows,
+  type MeasuredBackend,
+  type MeasuredDatabase,
+} from "./group_messages.ts";
 export { openStore, type OpenStoreOptions } from "./jetstream_store.ts";
 export { MemoryStore } from "./memory_store.ts";
 export {

@@ -30,6 +30,12 @@ import {
 } from "./console_messages.ts";
 import { BusError } from "./errors.ts";
 import {
+  type GroupBackends,
+  groupBackendsPayload,
+  type GroupMemory,
+  groupMemoryPayload,
+} from "./group_messages.ts";
+import {
   type OverloadDecision,
   overloadDecisionPayload,
   type OverloadWarnings,
@@ -325,6 +331,20 @@ export interface MeshSubjects {
   /** `overload.warnings.*`: those of all monitors. One under another monitor's subject is dropped. */
   readonly allOverloadWarnings: Pattern<OverloadWarnings>;
   /**
+   * `groups.backends.<worker>`: a worker names the backends of its resource groups to the monitors of database hosts,
+   * when that changes at most each overload_interval, and every two seconds. Lost: the next one says all again; a
+   * worker that is silent for 10 s has no backends any more.
+   */
+  groupBackends(workerId: number): Subject<GroupBackends>;
+  /** `groups.backends.*`: those of all workers. One under another worker's subject is dropped. */
+  readonly allGroupBackends: Pattern<GroupBackends>;
+  /**
+   * `groups.memory.<worker>`: a monitor on a database host tells each worker that has named backends there, each
+   * overload_interval, what they were measured to have and what the groups have elsewhere. Lost: the next one says
+   * what is then; after three intervals without one a worker goes by estimates.
+   */
+  groupMemory(workerId: number): Subject<GroupMemory>;
+  /**
    * `store`: on the embedded bus, requests to the store that its supervisor keeps. Lost, or no
    * answer: the caller is told that it does not know.
    */
@@ -368,6 +388,8 @@ export function meshSubjects(mesh: string): MeshSubjects {
   const consoleWorkerOf = under("console.worker");
   const tablesOf = under("tables");
   const groupsOf = under("groups.uses");
+  const groupBackendsOf = under("groups.backends");
+  const groupMemoryOf = under("groups.memory");
   const overloadHostOf = (supervisor: string): string =>
     `${root}.overload.host.${checkedToken("supervisor", supervisor)}`;
   const overloadDatabaseOf = (monitor: string): string => `${root}.overload.database.${monitor}`;
@@ -455,6 +477,23 @@ export function meshSubjects(mesh: string): MeshSubjects {
         isOfWarner,
       ),
     allOverloadWarnings: pattern(overloadWarningsOf("*"), overloadWarningsPayload, isOfWarner),
+    groupBackends: (workerId) =>
+      single(
+        groupBackendsOf(checkedWorkerId(workerId)),
+        groupBackendsPayload,
+        isOfWorker(groupBackendsOf),
+      ),
+    allGroupBackends: pattern(
+      groupBackendsOf("*"),
+      groupBackendsPayload,
+      isOfWorker(groupBackendsOf),
+    ),
+    groupMemory: (workerId) =>
+      single(
+        groupMemoryOf(checkedWorkerId(workerId)),
+        groupMemoryPayload,
+        isOfWorker(groupMemoryOf),
+      ),
     store: {
       subject: store,
       message: storeRequestPayload,
@@ -470,6 +509,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
         backendsOf(workerId),
         tablesOf(workerId),
         groupsOf("*"),
+        groupBackendsOf(workerId),
         `${root}.console.host.*`,
         `${root}.inbox.>`,
       ],
@@ -483,6 +523,7 @@ export function meshSubjects(mesh: string): MeshSubjects {
         `${root}.overload.host.*`,
         overloadDatabaseOf("*"),
         overloadWarningsOf("*"),
+        groupMemoryOf(workerId),
         leader,
         `${inboxPrefix(client)}.>`,
       ],

@@ -9,3 +9,4 @@ export type { TreeOptions } from "./tree.ts";
 export { type QueryFacts, RuleSet } from "./rules.ts";
 export { readTag } from "./tag.ts";
 export { type GroupUse, sumOfUse, useOf } from "./use.ts";
+export { boundsMemory, dividesCpu } from "./wants.ts";

@@ -16,6 +16,14 @@ export function configWith(
   return config;
 }
 
+/** The same with lines of [groups], and a rule for the first one. */
+export function configWithGroups(...groups: string[]): Config {
+  const [first] = (groups[0] as string).split(" ");
+  return configWith(
+    `unmatched_group = ${first}\n[groups]\n${groups.join("\n")}\n[group_rules]\nr = group=${first}`,
+  );
+}
+
 export function presence(pid: number, change: Partial<Presence> = {}): Presence {
   return {
     id: pid,

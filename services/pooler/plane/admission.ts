@@ -52,6 +52,10 @@ export class Admission {
   readonly #plane: Plane;
   /** There are groups. */
   #isOn = false;
+  /** Servers are to stay in their group, as far as may be: their backends are in cgroups by it. */
+  prefersOwnServers = false;
+  /** Monitors are heard: memory in use elsewhere is known. */
+  #knowsElsewhere = false;
   #tree: AdmissionTree | null = null;
   #rules: RuleSet | null = null;
   /** Of the groups with a limit: to run, to wait. */
@@ -98,8 +102,11 @@ export class Admission {
     this.#isOn = groups.length > 0;
     if (this.#tree === null && !this.#isOn) return;
     const { count } = this.#plane.seat;
-    // Each worker knows of its own queries only.
-    const parts = groups.map((group) => ({ ...group, softMaxMemory: group.softMaxMemory / count }));
+    // Without a monitor each worker knows of its own queries only.
+    const workers = this.#knowsElsewhere ? 1 : count;
+    const parts = groups.map((group) => {
+      return { ...group, softMaxMemory: group.softMaxMemory / workers };
+    });
     const options = { groups: parts, priorityAgingMs: settings.priorityAgingMs };
     this.#rules = new RuleSet(groupRules, groups, settings.unmatchedGroup);
     if (this.#tree === null) this.#tree = new AdmissionTree(options, 0);
@@ -131,6 +138,37 @@ export class Admission {
       leases.set(group, new GroupLease(this.#plane, tree, group, counted, onAnswer));
     }
     for (const lease of leases.values()) lease.want();
+  }
+
+  // --- memory, as monitors have seen it
+
+  /** What the server has on which something runs that was let in. */
+  measure(place: Place, bytes: number): void {
+    if (place.state !== TicketState.running) return;
+    (this.#tree as AdmissionTree).measure(place, bytes, this.#plane.reactor.now);
+  }
+
+  /** What groups have in other workers, by name, the groups below not included; null: nobody knows. */
+  setMemoryElsewhere(bytes: ReadonlyMap<string, number> | null): void {
+    const tree = this.#tree;
+    if (tree === null) return;
+    if (this.#knowsElsewhere !== (bytes !== null)) {
+      this.#knowsElsewhere = bytes !== null;
+      this.setConfig(this.#plane.config);
+    }
+    const sums = new Map<Group, number>();
+    for (const group of tree.groups) {
+      const own = bytes?.get(group.name) ?? 0;
+      for (let node: Group | null = group; node !== null; node = node.parent) {
+        sums.set(node, (sums.get(node) ?? 0) + own);
+      }
+    }
+    for (const group of tree.groups) {
+      const sum = sums.get(group) as number;
+      if (sum !== group.memoryElsewhere) {
+        tree.setMemoryElsewhere(group, sum, this.#plane.reactor.now);
+      }
+    }
   }
 
   // --- getting in

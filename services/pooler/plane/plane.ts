@@ -51,6 +51,8 @@ import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
 import { clientLabel, closingText, newServerText, serverLabel } from "./log_lines.ts";
 import { Entrance } from "./entrance.ts";
+import { GroupBackends } from "./group_backends.ts";
+import { GroupMemory } from "./group_memory.ts";
 import { LoginGates } from "./login_gates.ts";
 import { Names } from "./names.ts";
 import { LoginGarbage } from "./login_garbage.ts";
@@ -122,6 +124,7 @@ export class Plane {
   readonly budget: Budget;
   readonly overload: Overload;
   readonly admission = new Admission(this);
+  readonly groupMemory: GroupMemory;
   /** max_client_conn. */
   readonly clientGate: ClientGate;
   readonly mainGates: readonly ClientGate[];
@@ -150,6 +153,7 @@ export class Plane {
   readonly #descriptors: Descriptors;
   readonly #timeouts: Timeouts;
   readonly #unusedPools = new UnusedPools(this);
+  readonly #groupBackends = new GroupBackends(this);
   readonly #limitsDivided: boolean;
   /** max_db_client_connections and max_user_client_connections, by leaf. */
   readonly #gates = new Map<string, ClientGate>();
@@ -208,6 +212,7 @@ export class Plane {
     this.#limitsDivided = start.leaseMs === null;
     this.#timeouts = new Timeouts(this);
     this.overload = new Overload(this);
+    this.groupMemory = new GroupMemory(this);
     this.budget = new Budget(this, start.leaseMs ?? Infinity);
     this.admission.setConfig(this.config);
     this.clientGate = new ClientGate(this, clientsLeaf, refusals.tooManyClients);
@@ -332,6 +337,7 @@ export class Plane {
     else if (message.type === "leader") this.budget.onLeader(message.epoch);
     else if (message.type === "refresh") this.#onRefresh();
     else if (message.type === "overload") this.overload.onDecision(message.decision);
+    else if (message.type === "groupMemory") this.groupMemory.onSaid(message.said);
     else if (message.type === "warnings") this.overload.onWarnings(message.warnings);
     else if (message.type === "tablesChanged") this.tableChanges.heard(message.database);
     else if (message.type === "groupUses") {
@@ -591,6 +597,8 @@ export class Plane {
     this.admission.sweep(now);
     this.budget.sweep(now);
     this.#tellBackends();
+    this.groupMemory.sweep(now);
+    this.#groupBackends.sweep(now);
     this.cancels.sweep(now);
     this.#stopIfDone();
     const limit = this.settings.clientLoginTimeoutMs;
@@ -628,6 +636,7 @@ export class Plane {
 
   #onRefresh(): void {
     this.#backendsTold = "";
+    this.#groupBackends.refresh();
     this.budget.refresh();
     this.tableChanges.heard(null);
   }

@@ -17,6 +17,8 @@ import type { ClientLogin } from "./client_login.ts";
 import type { Credential } from "./credentials.ts";
 import { HostChoice } from "./host_choice.ts";
 import { failureOf, LoginRetry, verdictOf, withHint } from "./login_retry.ts";
+import { ownServerIndex } from "./group_servers.ts";
+import type { Place } from "./place.ts";
 import type { Plane } from "./plane.ts";
 import { RecentDemand } from "./recent_demand.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -44,6 +46,8 @@ export interface Waiter {
   readonly user: string;
   /** Of a client that is not logged in yet. */
   readonly login: ClientLogin | null;
+  /** Its place in the resource groups; null: it has none. */
+  readonly place: Place | null;
   // The queue's own. A client may be queued for room in its group instead, see admission.ts.
   queued: boolean;
   waitingSince: number;
@@ -234,7 +238,7 @@ export class Pool implements LeaseOwner, SlotHolder {
    */
   acquire(client: Waiter): ServerConnection | null {
     if (this.#firstWaiter === null) {
-      const server = this.#takeIdle();
+      const server = this.#takeIdle(client);
       if (server !== undefined) return server;
     }
     const refusal = this.refusal();
@@ -286,8 +290,14 @@ export class Pool implements LeaseOwner, SlotHolder {
   }
 
   /** An idle server that may be used as it is. */
-  #takeIdle(): ServerConnection | undefined {
+  #takeIdle(waiter: Waiter): ServerConnection | undefined {
     const { idle } = this;
+    if (this.plane.admission.prefersOwnServers) {
+      const own = ownServerIndex(idle, waiter.place === null ? null : waiter.place.group);
+      if (own >= 0 && !this.#tests.isDue(idle[own] as ServerConnection)) {
+        return idle.splice(own, 1)[0];
+      }
+    }
     if (!this.plane.settings.serverRoundRobin) {
       // The others have been idle for longer.
       const latest = idle.at(-1);
@@ -334,7 +344,7 @@ export class Pool implements LeaseOwner, SlotHolder {
           continue;
         }
       }
-      const server = this.#takeIdle();
+      const server = this.#takeIdle(client);
       if (server === undefined) break;
       if (!this.plane.admission.catchesUp(client)) {
         this.idle.push(server);

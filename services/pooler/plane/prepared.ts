@@ -22,6 +22,7 @@ import { type Refusal, refusals } from "./refusals.ts";
 import { Request } from "./requests.ts";
 import { textFlags } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
+import { statusFailed } from "./server_state.ts";
 import { nameOverhead, statementOverhead } from "./statement_memory.ts";
 import { foreign, type Statement, type StatementName, StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
@@ -234,7 +235,7 @@ export class Prepared {
     this.#dropOutdated(server, statement);
     const entry = client.names.add(bytes, nameFrom, nameEnd, statement);
     if (server.prepared.use(statement)) {
-      if (server.requests.cycles === 0 && !server.failedTransaction) {
+      if (server.requests.cycles === 0 && server.status !== statusFailed) {
         server.requests.push(Request.parseHere);
         server.journal.record(null, null, entry, null);
         return true;

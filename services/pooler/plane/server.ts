@@ -5,6 +5,7 @@
 // is owed (ReadyForQuery `I`, no request outstanding, no half-sent message, no cancel on its way) and
 // nothing of its last client's is left in its session.
 
+import type { Group } from "../../../shared/groups/mod.ts";
 import { Errno, errnoText, type Stream } from "../../../shared/sys/mod.ts";
 import {
   Backend,
@@ -29,7 +30,7 @@ import { Residue } from "./residue.ts";
 import { Route, type RouteEnd } from "./route.ts";
 import { ServerLogin, takeKey } from "./server_login.ts";
 import type { OwnQuery, ServerConsumer, ServerOwner } from "./server_owner.ts";
-import { isStatus, moved, ServerState, statusFailed, statusIdle } from "./server_state.ts";
+import { isStatus, moved, ServerState, statusIdle } from "./server_state.ts";
 import { SessionSettings } from "./session_settings.ts";
 import { PreparedOnServer } from "./statements.ts";
 import { Counter } from "./stats.ts";
@@ -57,6 +58,8 @@ export class ServerConnection implements DialOwner {
   client: ClientSession | null = null;
   /** What a resource group has let in, and runs here. */
   place: Place | null = null;
+  /** The group of what it was given for last. */
+  group: Group | null = null;
   readonly requests = new Requests();
   readonly prepared: PreparedOnServer;
   readonly journal: Journal;
@@ -266,6 +269,7 @@ export class ServerConnection implements DialOwner {
     this.client = client;
     client.server = this;
     this.place = client.place?.moveToServer() ?? null;
+    this.group = this.place === null ? null : this.place.group;
     const now = this.plane.reactor.now;
     this.linkedAt = now;
     this.transactionAt = now;
@@ -316,10 +320,6 @@ export class ServerConnection implements DialOwner {
 
   get isClosed(): boolean {
     return this.state === ServerState.closed;
-  }
-
-  get failedTransaction(): boolean {
-    return this.status === statusFailed;
   }
 
   /** Whether nothing is under way: no transaction, no request, no half-sent message. */

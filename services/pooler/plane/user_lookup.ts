@@ -57,6 +57,7 @@ export class UserLookups {
 class UserLookup implements Waiter, ServerConsumer {
   readonly user: string;
   readonly login = null;
+  readonly place = null;
   queued = false;
   waitingSince = 0;
   previousWaiter: Waiter | null = null;
