@@ -12,8 +12,8 @@ import {
   busOptions,
   type CancelOutcome,
   connectBus,
-  type GroupUses,
   type GroupRow,
+  type GroupUses,
   packPids,
   type WorkerState,
 } from "../../shared/bus/mod.ts";

@@ -4,9 +4,9 @@ import type { NameAnswer } from "../../shared/host/mod.ts";
 import type { Config } from "../../shared/config/mod.ts";
 import type {
   CancelOutcome,
-  GroupUses,
   GroupMemory,
   GroupRow,
+  GroupUses,
   OverloadDecision,
   OverloadWarnings,
 } from "../../shared/bus/mod.ts";

@@ -75,10 +75,10 @@ const ENTRIES: Readonly<Record<string, readonly [what: string, key: string]>> = 
   peers: ["peer", "peer parameter"],
   groups: ["group", "group parameter"],
 };
-/** What has less of an effect than its name says. */
+/** What has less of an effect than its name says without a monitor on the database host. */
 const PARTLY = [
-  ["cpu_shares", "divides the slots of the parent; that it divides CPU time is not in effect yet"],
-  ["soft_max_memory", "counts what queries are estimated to need: nothing is measured yet"],
+  ["cpu_shares", "divides slots only, not CPU"],
+  ["soft_max_memory", "goes by estimates"],
 ] as const;
 const STARTUP_KEYS: readonly string[] = [
   "client_encoding",
@@ -164,7 +164,13 @@ class Loader {
       const values = this.#readPairs(entry, groupKeys);
       if (values === null) continue;
       for (const [key, effect] of PARTLY) {
-        if (values.has(key)) this.#warn(entry, `group ${quote(entry.key)}: ${key} ${effect}`);
+        if (!values.has(key) || this.#settings.busUrl.length > 0) continue;
+        this.#warn(
+          entry,
+          `group ${
+            quote(entry.key)
+          }: ${key} ${effect} without bus_url, by which a monitor on the database host is heard`,
+        );
       }
       groups.addGroup(entry, values);
       groupsAt.set(entry.key, entry);

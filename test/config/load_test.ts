@@ -393,11 +393,16 @@ const entryVerdicts: readonly (readonly [string, string])[] = [
   ["a = host=h\n[groups]\ng = max_concurrent_queries=4\n[group_rules]\nr = group=g", ""],
   [
     "a = host=h\n[groups]\ng = cpu_shares=200\n[group_rules]\nr = group=g",
-    `warning group "g": cpu_shares divides the slots of the parent; that it divides CPU time is not in effect yet`,
+    `warning group "g": cpu_shares divides slots only, not CPU without bus_url, by which a monitor on the database host is heard`,
   ],
   [
     "a = host=h\n[groups]\ng = soft_max_memory=4GB\n[group_rules]\nr = group=g",
-    `warning group "g": soft_max_memory counts what queries are estimated to need: nothing is measured yet`,
+    `warning group "g": soft_max_memory goes by estimates without bus_url, by which a monitor on the database host is heard`,
+  ],
+  [
+    "a = host=h\n[pgweir]\nbus_url = nats://h:4222\n[groups]\ng = cpu_shares=200 soft_max_memory=4GB\n" +
+    "[group_rules]\nr = group=g",
+    "",
   ],
   [
     "a = host=h\n[peers]\n1 = host=/tmp/p1",
