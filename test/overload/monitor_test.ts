@@ -79,7 +79,7 @@ function startMonitor(supervisorPid = process.pid): Promise<ManagedProcess> {
 }
 
 /** What the monitor has logged of each look. */
-function samplesOf(monitor: ManagedProcess): Record<string, number>[] {
+function samplesOf(monitor: ManagedProcess): Record<string, number | null>[] {
   return monitor.stderr().split("\n").filter((line) => line.includes('"overload sample"'))
     .map((line) => JSON.parse(line));
 }
@@ -216,6 +216,14 @@ tests("a use that is high is warned of until it is not, in the log and on the bu
     clear: 0.8,
   });
   assert.ok(raised.warnings[0]!.value > 0.2 && raised.warnings[0]!.raisedAt >= startedAt);
+  // What has to last for long is not looked at each time, which clears nothing.
+  write("cpu_overload_warn_ratio = 0.2", "cpu_overload_duration_seconds = 600");
+  monitor.signal("SIGHUP");
+  await until("looks at something else", () => {
+    const last = samplesOf(monitor).slice(-3);
+    return last.length === 3 && last.every(({ cpu }) => cpu === null);
+  });
+  assert.is(monitor.stderr().includes("is cleared"), false);
   write("cpu_overload_warn_ratio = 0", "cpu_overload_duration_seconds = 0");
   monitor.signal("SIGHUP");
   await until("its end", line("is cleared"));
