@@ -310,12 +310,14 @@ async function measureOverload(runtime: RuntimeName, options: Options): Promise<
   const p99 = (side: Side) => of(side, ({ p99Ms }) => p99Ms);
   const gain = medianRatio(p99("off"), p99("on"))!;
   const done = medianRatio(of("on", ({ tps }) => tps), of("off", ({ tps }) => tps))!;
+  const range = (ratio: typeof gain, digits: number) => {
+    const [middle, low, high] = [ratio.median, ratio.low, ratio.high]
+      .map((each) => each.toFixed(digits));
+    return `${middle} (${low} to ${high})`;
+  };
   say(
-    `overload, ${runtime}: p99 of what is done is ${gain.median.toFixed(1)} times better with ` +
-      `refusals (${gain.low.toFixed(1)} to ${
-        gain.high.toFixed(1)
-      }), and as much of it as without ` +
-      `times ${done.median.toFixed(2)} (${done.low.toFixed(2)} to ${done.high.toFixed(2)})`,
+    `overload, ${runtime}: with refusals p99 of what is done is ${range(gain, 1)} times better, ` +
+      `and ${range(done, 2)} times as much is done`,
   );
   return sides.map((side) => [
     `${runtime}, ${side}`,
