@@ -43,10 +43,16 @@ tests.before(async () => {
       sessions: `${target} pool_mode=session`,
     },
     users: { vip: "shed=never" },
-    groups: { important: "shed=never", others: "" },
+    groups: {
+      important: "shed=never",
+      others: "",
+      // The ratio of each decision here is 4.
+      half: "max_os_cpu_wait_time_ratio_to_throw=8",
+    },
     group_rules: {
       named: "application_name=important group=important",
       tagged: "tag=important group=important",
+      half: "tag=half group=half",
       others: "database=shop group=others",
     },
     pgbouncer: { default_pool_size: 2, auth_file: users },
@@ -382,6 +388,25 @@ tests(
     await important.end();
   },
 );
+
+tests("by bounds of its own a group is refused something when nobody else is", async () => {
+  const client = await open(pooler, "shop");
+  await monitor.decide(pooler, "shop");
+  const before = await shedCounts(pooler, "shop");
+  const good = 'T D C"SELECT 1" Z(I)';
+  const tagged = [f.Q("/* group=half */ SELECT 1")];
+  const refused = await refusedOf(client, 600, tagged, good);
+  assert.ok(refused > 200 && refused < 400, `${refused} of 600`);
+  assert.is(await refusedOf(client, 200, [f.Q("SELECT 1")], good), 0);
+  const row = (await overload(pooler)).find((each) => each["group_name"] === "half")!;
+  assert.equal([row["max_to_throw"], row["throw_probability"]], ["8", "0.5"]);
+  assert.is(Number(row["shed_transactions"]), refused);
+  assert.is((await shedCounts(pooler, "shop")).transactions - before.transactions, refused);
+  // Not within a transaction, whatever its texts are tagged with.
+  assert.is(await ask(client, [f.Q("BEGIN")]), 'C"BEGIN" Z(T)');
+  for (let i = 0; i < 200; i++) assert.is(await ask(client, tagged), 'T D C"SELECT 1" Z(T)');
+  assert.is(await ask(client, [f.Q("COMMIT")]), 'C"COMMIT" Z(I)');
+});
 
 tests("a client that waits for a server is not refused any more", async () => {
   const holders = await Promise.all([1, 2].map(() => open(pooler, "shop")));
