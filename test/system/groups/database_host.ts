@@ -1,7 +1,7 @@
 // A database host in one place: a real PostgreSQL, a nats-server, and `pgweir overload` as its operator would run it, by the
 // file of a pooler. And what the kernel says of the cgroups that come and go, version 1.
 
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { accessSync, constants, readdirSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { runtimeCommand } from "../../../shared/sys/mod.ts";
 import { until } from "../../support/harness.ts";
@@ -17,7 +17,12 @@ const cgroups = "/sys/fs/cgroup/cpu";
 
 /** Whether cgroups of version 1 with the cpu controller can be made here. */
 export function canDivideCpu(): boolean {
-  return process.getuid?.() === 0 && existsSync(`${cgroups}/cpu.shares`);
+  try {
+    accessSync(`${cgroups}/cpu.shares`, constants.W_OK);
+    return process.getuid?.() === 0;
+  } catch {
+    return false;
+  }
 }
 
 /** The cgroup of a process, "" of one that is gone. */
