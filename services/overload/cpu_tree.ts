@@ -1,5 +1,5 @@
 // The cgroups of resource groups, in the cgroup of their PostgreSQL: makes them, moves processes, and leaves no trace.
-// What a predecessor has left that was killed is removed by the next one that comes.
+// What a predecessor has left that was killed is removed by the next one that comes, also if that divides nothing.
 // Invariants:
 // - Only processes are moved that the caller has checked; one whose id has come to another since is moved back.
 // - In version 2 a cgroup that has the controller for those below it has no processes: all that were in PostgreSQL's own
@@ -82,7 +82,8 @@ export class CpuTree {
 
   /** Makes the base, and clears away what is left of others. Throws a CgroupError, and then nothing is left. */
   open(): void {
-    this.#clearAway();
+    this.#expectAlone();
+    this.clearAway();
     this.#make(this.#base);
     this.#isOpen = true;
     try {
@@ -94,21 +95,29 @@ export class CpuTree {
     }
   }
 
-  #clearAway(): void {
+  /** Removes what monitors that are gone have left, and moves its processes back. Throws a CgroupError. */
+  clearAway(): void {
+    for (const { folder, isAlive } of this.#trees()) if (!isAlive) this.#removeTree(folder);
+  }
+
+  *#trees(): Generator<{ folder: string; pid: string; isAlive: boolean }> {
     for (const name of this.#files.folders(this.#home.folder)) {
       const [, pid, startedMs] = treeName.exec(name) ?? [];
       if (pid === undefined) continue;
-      const folder = `${this.#home.folder}/${name}`;
       const isAlive = this.#startOf(Number(pid)) === Number(startedMs);
-      // In version 1 each has its own beside the others.
-      if (isAlive && this.#home.version === 1) continue;
-      if (isAlive) {
-        throw new CgroupError("make cgroups beside", folder, {
-          message: `the monitor with process id ${pid} has them, wanted one monitor with several ` +
-            "--database",
-        });
-      }
-      this.#removeTree(folder);
+      yield { folder: `${this.#home.folder}/${name}`, pid, isAlive };
+    }
+  }
+
+  /** In version 1 each has its own beside the others. */
+  #expectAlone(): void {
+    if (this.#home.version === 1) return;
+    for (const { folder, pid, isAlive } of this.#trees()) {
+      if (!isAlive) continue;
+      throw new CgroupError("make cgroups beside", folder, {
+        message: `the monitor with process id ${pid} has them, wanted one monitor with several ` +
+          "--database",
+      });
     }
   }
 

@@ -13,7 +13,7 @@ import { boundsMemory, dividesCpu } from "../../shared/groups/mod.ts";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { leaderOf, servesClient } from "./backend_title.ts";
 import { cgroupFiles, cpuHomeOf } from "./cgroup_files.ts";
-import { CgroupError, CpuTree, type Placement } from "./cpu_tree.ts";
+import { CgroupError, type CpuHome, CpuTree, type Placement } from "./cpu_tree.ts";
 import { type Claim, GroupBook } from "./group_book.ts";
 import type { Proc, ProcessEntry } from "./proc.ts";
 
@@ -59,6 +59,8 @@ export class GroupKeeper {
   #seq = 0;
   #tree: { readonly tree: CpuTree; readonly postmaster: string } | null = null;
   #retryAt = 0;
+  /** The postmaster whose cgroup has no more of monitors that are gone; 0: none yet. */
+  #clearedFor = 0;
   /** What was said of CPU, and of memory, last; "": nothing is missing. */
   #cpuComplaint = "";
   #memoryComplaint = "";
@@ -89,7 +91,10 @@ export class GroupKeeper {
     const { groups, settings: { overloadIntervalMs } } = config;
     const [postmaster] = pids;
     const divides = dividesCpu(groups);
-    if (!divides) this.#closeTree();
+    if (!divides) {
+      this.#closeTree();
+      if (postmaster !== undefined) this.#clearAway(postmaster);
+    }
     if (postmaster === undefined || !(divides || boundsMemory(groups))) return;
     const now = performance.now();
     this.#book.expire(now);
@@ -179,13 +184,7 @@ export class GroupKeeper {
     if (typeof home === "string") {
       throw new CgroupError("find a place", "for cgroups", { message: home });
     }
-    const tree = new CpuTree({
-      files: cgroupFiles(),
-      home,
-      pid: process.pid,
-      startedMs: this.#proc.entry(process.pid)?.startedMs ?? 0,
-      startOf: (pid) => this.#proc.entry(pid)?.startedMs ?? null,
-    });
+    const tree = this.#newTree(home);
     tree.open();
     this.#tree = { tree, postmaster: key };
     this.#log.info("dividing CPU among resource groups", {
@@ -193,6 +192,30 @@ export class GroupKeeper {
       version: home.version,
     });
     return tree;
+  }
+
+  #newTree(home: CpuHome): CpuTree {
+    return new CpuTree({
+      files: cgroupFiles(),
+      home,
+      pid: process.pid,
+      startedMs: this.#proc.entry(process.pid)?.startedMs ?? 0,
+      startOf: (pid) => this.#proc.entry(pid)?.startedMs ?? null,
+    });
+  }
+
+  /** Once of each postmaster: backends are not to stay where a monitor has put them that was killed. */
+  #clearAway(postmaster: number): void {
+    if (postmaster === this.#clearedFor) return;
+    this.#clearedFor = postmaster;
+    const home = cpuHomeOf(this.#proc, postmaster);
+    if (typeof home === "string") return;
+    try {
+      this.#newTree(home).clearAway();
+    } catch (error) {
+      if (!(error instanceof CgroupError)) throw error;
+      this.#log.warning(`remove cgroups of a monitor that is gone: ${error.message}`);
+    }
   }
 
   #closeTree(): void {

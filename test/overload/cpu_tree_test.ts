@@ -141,6 +141,24 @@ for (const version of [1, 2] as const) {
     assert.equal(files.pidsIn(home), pids);
   });
 
+  tests(
+    `one that divides nothing removes it too, not what a living one has, version ${version}`,
+    () => {
+      const { files, starts, tree, all } = setUp(version);
+      starts.set(6, 60);
+      const first = tree(6, 60);
+      first.open();
+      first.arrange(groups, all());
+      const own = tree();
+      own.clearAway();
+      assert.equal(files.pidsIn(`${home}/pgweir-6-60/group.checkout/own`), [103]);
+      starts.delete(6);
+      own.clearAway();
+      assert.equal(files.paths, noTrace);
+      assert.equal(files.pidsIn(home), pids);
+    },
+  );
+
   tests(`processes that are started or end meanwhile do no harm, version ${version}`, () => {
     const { files, starts, tree, all, place } = setUp(version);
     let next = 200;

@@ -202,6 +202,20 @@ tests("after SIGKILL the next monitor clears away; at its end nothing is left", 
   assert.equal((await host.backendsOf("b")).length, clientsOfEach);
 });
 
+tests("one that divides nothing clears away after SIGKILL, too", async () => {
+  const b = await host.backendsOf("b");
+  const killed = monitor = await host.monitor(pooler);
+  await placed(b, "/group.b/own");
+  await killed.stop("SIGKILL");
+  const text = readFileSync(pooler.iniFile, "utf8");
+  pooler.rewrite(text.replaceAll(/ cpu_shares=\d+/g, ""));
+  monitor = await host.monitor(pooler);
+  await until("its trace to go", () => traceOf(killed.pid, home).length === 0, patienceMs);
+  assert.equal(b.map(cgroupOf), b.map(() => home));
+  assert.equal(await monitor.stop(), { code: 0, signal: null });
+  pooler.rewrite(text);
+});
+
 tests("without the right it says what is missing, once, and all else works", async () => {
   // As in a container: cgroups can only be looked at, and processes of others not at all.
   const readOnly = 'mount -o remount,ro,bind /sys/fs/cgroup/cpu && exec "$@"';
