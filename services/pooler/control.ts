@@ -3,7 +3,6 @@
 // between workers and presence, never traffic.
 
 import { createHash } from "node:crypto";
-import { lookup } from "node:dns/promises";
 import { hostname } from "node:os";
 import process from "node:process";
 import {
@@ -17,7 +16,7 @@ import {
   packPids,
   type WorkerState,
 } from "../../shared/bus/mod.ts";
-import type { Config } from "../../shared/config/mod.ts";
+import type { Config, Settings } from "../../shared/config/mod.ts";
 import {
   type Command,
   Executor,
@@ -26,6 +25,7 @@ import {
 } from "../../shared/console/mod.ts";
 import {
   type HostProcess,
+  listenHosts,
   type LiveConfig,
   pamProblems,
   Resolver,
@@ -280,7 +280,7 @@ export class Control {
   // --- the data plane
 
   async #startPlane(): Promise<void> {
-    const listen = await resolveListen(this.#config.settings.listenAddr);
+    const listen = await listenHosts(this.#config.settings.listenAddr);
     const thread = spawnThread(new URL("./plane/thread.ts", import.meta.url), "pgweir plane");
     this.#thread = thread;
     thread.onMessage = (message) => this.#onPlane(message as ToControl);
@@ -296,7 +296,7 @@ export class Control {
         config: this.#config,
         seat: { index, count, workerId, incarnation: this.#seat.incarnation, supervisorPid },
         listen,
-        socketGroup: socketGroup(this.#config.settings.unixSocketGroup),
+        socketGroup: socketGroup(this.#config.settings),
         mockKey: createHash("sha256").update(this.#seat.fleetSecret).digest(),
         gauges: this.#gauges,
         version: pgweirVersion,
@@ -583,20 +583,10 @@ export class Control {
   }
 }
 
-/** null: none is named. */
-function socketGroup(name: string): number | null {
-  if (name === "") return null;
+/** null: none is named, or there is no socket file to give to one. */
+function socketGroup({ unixSocketDir, unixSocketGroup: name }: Settings): number | null {
+  if (name === "" || !unixSocketDir.startsWith("/")) return null;
   const group = findGroup(name);
   if (group === null) throw new Error(`could not find the group "${name}" of unix_socket_group`);
   return group;
-}
-
-/** Host names of listen_addr become addresses; numeric ones and "*" stay. */
-async function resolveListen(hosts: readonly string[]): Promise<string[]> {
-  const addresses: string[] = [];
-  for (const host of hosts) {
-    if (host === "*") addresses.push(host);
-    else for (const entry of await lookup(host, { all: true })) addresses.push(entry.address);
-  }
-  return [...new Set(addresses)];
 }

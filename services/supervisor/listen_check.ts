@@ -2,47 +2,70 @@
 // (SO_REUSEPORT), and so would a second fleet of the same user, unnoticed: therefore the question is put
 // without it. The answer may be outdated a moment later; the workers' own errors are the last word.
 
-import { lookup } from "node:dns/promises";
 import { accessSync, constants } from "node:fs";
-import { isIP } from "node:net";
-import { closeFd, connectUnix, listenTcp, SysError } from "../../shared/sys/mod.ts";
+import { ListenHostError, listenHosts } from "../../shared/host/mod.ts";
+import {
+  closeFd,
+  connectUnix,
+  isMissingAddress,
+  listenTcp,
+  SysError,
+} from "../../shared/sys/mod.ts";
 import { addressText, type ListenAddress } from "./banner.ts";
 import { fileFailure, StartFailure } from "./failure.ts";
 
 /**
- * Throws a StartFailure that names the first address nobody could listen on. `remedy` says what to do about
- * a port that is taken.
+ * Which of them the workers will listen on: all but those that are none of this host's, of which they warn.
+ * Throws a StartFailure that names the first address nobody could listen on, or all if none is of this host.
+ * `remedy` says what to do about a port that is taken.
  */
 export async function checkListen(
   addresses: readonly ListenAddress[],
   remedy: string,
-): Promise<void> {
+): Promise<ListenAddress[]> {
+  const served: ListenAddress[] = [];
+  const missing: string[] = [];
+  let hasTcp = false;
   for (const address of addresses) {
     if (address.host.startsWith("/")) checkUnix(address);
-    else if (!address.host.startsWith("@")) await checkTcp(address, remedy);
+    else if (!address.host.startsWith("@")) {
+      if (!await checkTcp(address, remedy)) {
+        missing.push(addressText(address));
+        continue;
+      }
+      hasTcp = true;
+    }
+    served.push(address);
   }
+  if (missing.length > 0 && !hasTcp) {
+    throw new StartFailure(`listen on ${missing.join(", ")}: this host has no such address`);
+  }
+  return served;
 }
 
-async function checkTcp(address: ListenAddress, remedy: string): Promise<void> {
+/** False: this host has no such address. */
+async function checkTcp(address: ListenAddress, remedy: string): Promise<boolean> {
+  let isOurs = false;
   for (const host of await numericHosts(address)) {
     try {
       closeFd(listenTcp({ host, port: address.port, backlog: 1, reusePort: false }).fd);
+      isOurs = true;
     } catch (error) {
       if (!(error instanceof SysError)) throw error;
+      if (isMissingAddress(error)) continue;
       throw new StartFailure(
         `listen on ${addressText(address)}: ${explain(error, address.port, remedy)}`,
       );
     }
   }
+  return isOurs;
 }
 
 async function numericHosts({ host }: ListenAddress): Promise<string[]> {
-  if (host === "*" || isIP(host) !== 0) return [host];
   try {
-    return (await lookup(host, { all: true })).map(({ address }) => address);
+    return await listenHosts([host]);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new StartFailure(`listen on "${host}": look up the name: ${code ?? error}`);
+    throw error instanceof ListenHostError ? new StartFailure(error.message) : error;
   }
 }
 
@@ -50,8 +73,6 @@ function explain(error: SysError, port: number, remedy: string): string {
   switch (error.code) {
     case "EADDRINUSE":
       return `the port is taken, wanted a free one (${remedy})`;
-    case "EADDRNOTAVAIL":
-      return "this host has no such address";
     case "EACCES":
       return port < 1024
         ? "permission denied, ports below 1024 are for root or need CAP_NET_BIND_SERVICE"

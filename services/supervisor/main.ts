@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import process from "node:process";
 import { reportLines } from "../../shared/config/mod.ts";
-import { loadWithFiles } from "../../shared/host/mod.ts";
+import { loadToCheck } from "../../shared/host/mod.ts";
 import {
   pgweirVersion,
   runtimeCommand,
@@ -54,8 +54,8 @@ export async function runUp(command: UpCommand): Promise<number> {
 }
 
 /** `pgweir check`: says everything that is wrong with a configuration; returns the exit code. */
-export function runCheck(file: string): number {
-  const loaded = loadWithFiles(file);
+export async function runCheck(file: string): Promise<number> {
+  const loaded = await loadToCheck(file);
   printOut(`${reportLines(file, loaded).join("\n")}\n`);
   return loaded.config === null ? 1 : 0;
 }

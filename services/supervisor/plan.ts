@@ -67,6 +67,7 @@ export function upstreamLogin(
 /** What the ready text names: of a given file the first database and the first admin. */
 export function bannerOf(
   config: Config,
+  addresses: readonly ListenAddress[],
   workers: number,
   runtime: string,
   demo: Login | null,
@@ -76,7 +77,7 @@ export function bannerOf(
   const [user] = config.userlist.keys();
   return {
     workers,
-    addresses: listenAddresses(config),
+    addresses,
     runtime,
     database: database ?? "DATABASE",
     user: user ?? null,

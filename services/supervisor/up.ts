@@ -23,7 +23,7 @@ import { isMonitored } from "../../shared/overload/mod.ts";
 import { runtimeName } from "../../shared/sys/mod.ts";
 import { createLogger, type Logger } from "../../shared/telemetry/mod.ts";
 import type { UpCommand } from "./arguments.ts";
-import { readyText } from "./banner.ts";
+import { type ListenAddress, readyText } from "./banner.ts";
 import { Companion } from "./companion.ts";
 import { BadConfig, fileFailure, StartFailure } from "./failure.ts";
 import { Fleet } from "./fleet.ts";
@@ -114,6 +114,8 @@ export class Up {
   #monitor: Companion | null = null;
   /** Monitors that were needed no more and end. */
   readonly #endingMonitors = new Set<Promise<void>>();
+  /** Where the workers listen. */
+  #addresses: readonly ListenAddress[] = [];
   /** What the workers run on; null until they are started. */
   #runtime: Runtime | null = null;
   #fleet: Fleet | null = null;
@@ -245,14 +247,17 @@ export class Up {
     await this.#startFleet(config, { workers, runtime, identities }, this.#hostBus);
     const isDemo = file === null && this.#command.upstream === null;
     const running = this.#workerRuntime || runtime;
-    return readyText(bannerOf(config, workers, running, isDemo ? demo : null));
+    return readyText(
+      bannerOf(config, this.#addresses, workers, running, isDemo ? demo : null),
+    );
   }
 
   async #readConfig(file: string): Promise<Config> {
     const config = this.#load(file);
     this.#unlock.push(lockInstance(resolve(this.#context.directory, file)));
     const others = this.#command.lone && config.settings.soReuseport;
-    if (!others) await checkListen(listenAddresses(config), "listen_port names it");
+    const addresses = listenAddresses(config);
+    this.#addresses = others ? addresses : await checkListen(addresses, "listen_port names it");
     this.#onHost((host) => host.becomeUser([]));
     return config;
   }
@@ -268,7 +273,8 @@ export class Up {
     }
     this.#unlock.push(lockInstance(stateDirectory));
     const listenPort = this.#command.port ?? defaultPort;
-    await checkListen([{ host: listenHost, port: listenPort }], "--port names another");
+    const wanted = [{ host: listenHost, port: listenPort }];
+    this.#addresses = await checkListen(wanted, "--port names another");
     const runtime = this.#command.runtime ?? (runtimeName === "deno" ? "deno" : "bun");
     const server = upstream ?? await this.#startPostgres(stateDirectory);
     const authFile = join(stateDirectory, "userlist.txt");

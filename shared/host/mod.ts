@@ -17,6 +17,13 @@ export {
 } from "./live_config.ts";
 export { type Handed, handedLine, HandedReader, readHanded } from "./handed.ts";
 export { type NameAnswer, Resolver } from "./resolver.ts";
+export { ListenHostError, listenHosts } from "./listen_hosts.ts";
 export { Turns } from "./turns.ts";
-export { loadWithFiles, pamProblems, reloadProblems, tlsFileProblems } from "./outside.ts";
+export {
+  loadToCheck,
+  loadWithFiles,
+  pamProblems,
+  reloadProblems,
+  tlsFileProblems,
+} from "./outside.ts";
 export { HostFailure, type HostOptions, HostProcess, withOptions } from "./host_process.ts";

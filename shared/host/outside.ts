@@ -19,13 +19,18 @@ import {
   type Settings,
 } from "../config/mod.ts";
 import {
+  closeFd,
   findGroup,
   findUser,
+  isMissingAddress,
+  listenTcp,
   openSslProblem,
   pamProblem,
+  SysError,
   TlsContext,
   TlsError,
 } from "../sys/mod.ts";
+import { ListenHostError, listenHosts } from "./listen_hosts.ts";
 
 interface Found {
   readonly setting: string;
@@ -142,9 +147,9 @@ export function loadWithFiles(
   path: string,
   readFile: ReadFile = readFromDisk,
   user: string | null = null,
-): Loaded {
+): LoadedFile {
   const loaded = loadConfig(path, readFile);
-  const { config, settings, warnings } = loaded;
+  const { config, settings } = loaded;
   if (settings === null) return loaded;
   const found = [
     ...tlsFileProblems(settings),
@@ -156,5 +161,47 @@ export function loadWithFiles(
     found.push(...pamProblems(config).map((message) => ({ setting, message })));
   }
   if (found.length === 0) return loaded;
-  return { config: null, problems: [...loaded.problems, ...placed(loaded, found)], warnings };
+  return withProblems(loaded, found);
+}
+
+function withProblems(loaded: LoadedFile, found: readonly Found[]): LoadedFile {
+  const { settings, warnings, placeOf } = loaded;
+  const problems = [...loaded.problems, ...placed(loaded, found)];
+  return { config: null, settings, problems, warnings, placeOf };
+}
+
+/** The same, and with a look at whether a worker could listen: at a free port, since one may be running. */
+export async function loadToCheck(path: string): Promise<Loaded> {
+  const loaded = loadWithFiles(path);
+  if (loaded.settings === null) return loaded;
+  const { listenAddr } = loaded.settings;
+  const setting = "listen_addr";
+  try {
+    const addresses = await listenHosts(listenAddr);
+    const missing = addresses.filter((host) => !isOurs(host));
+    if (missing.length === 0) return loaded;
+    if (missing.length === addresses.length) {
+      const message = `listen_addr: this host has no such address: ${listenAddr.join(", ")}`;
+      return withProblems(loaded, [{ setting, message }]);
+    }
+    const warnings = missing.map((host) => ({
+      setting,
+      message: `listen_addr: this host has no address "${host}": it will not listen there`,
+    }));
+    return { ...loaded, warnings: [...loaded.warnings, ...placed(loaded, warnings)] };
+  } catch (error) {
+    if (!(error instanceof ListenHostError)) throw error;
+    return withProblems(loaded, [{ setting, message: error.message }]);
+  }
+}
+
+/** Whether this host has the address now. */
+function isOurs(host: string): boolean {
+  try {
+    closeFd(listenTcp({ host, port: 0, backlog: 1, reusePort: false }).fd);
+    return true;
+  } catch (error) {
+    if (error instanceof SysError) return !isMissingAddress(error);
+    throw error;
+  }
 }

@@ -51,14 +51,15 @@ export function listenTcp(options: TcpListenOptions): { fd: number; port: number
   try {
     return listenInet(options, "::", false);
   } catch (error) {
-    if (error instanceof SysError && isIpv6Missing(error.errno)) {
+    if (error instanceof SysError && isMissingAddress(error)) {
       return listenInet(options, "0.0.0.0", true);
     }
     throw error;
   }
 }
 
-function isIpv6Missing(errno: number): boolean {
+/** Whether this host has no such address, or none of its kind. */
+export function isMissingAddress({ errno }: SysError): boolean {
   return errno === Errno.EAFNOSUPPORT || errno === Errno.EADDRNOTAVAIL;
 }
 

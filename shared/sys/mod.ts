@@ -30,6 +30,7 @@ export { openSslProblem, TlsError } from "./openssl.ts";
 export { type SocketAddress } from "./address.ts";
 export {
   accept,
+  isMissingAddress,
   listenTcp,
   listenUnix,
   type TcpListenOptions,

@@ -72,17 +72,17 @@ plan("workerCount(): the option, else the file, else the cores", () => {
 });
 
 plan("bannerOf() names what a file has, and no password of it", () => {
-  const own = bannerOf(configOf("admin_users = ann, cid"), 2, "bun 1", null);
+  const own = bannerOf(configOf("admin_users = ann, cid"), [], 2, "bun 1", null);
   assert.equal([own.database, own.user, own.consoleUser, own.password], [
     "shop",
     "ben",
     "ann",
     null,
   ]);
-  const bare = bannerOf(configOf("", "* = host=x"), 2, "bun 1", null);
+  const bare = bannerOf(configOf("", "* = host=x"), [], 2, "bun 1", null);
   assert.equal([bare.database, bare.consoleUser], ["DATABASE", null]);
   assert.is(
-    bannerOf(configOf(""), 2, "bun 1", { user: "demo", password: "demo" }).password,
+    bannerOf(configOf(""), [], 2, "bun 1", { user: "demo", password: "demo" }).password,
     "demo",
   );
 });

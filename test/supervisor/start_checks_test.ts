@@ -113,7 +113,19 @@ listening("checkListen() says why an address is none of ours", async () => {
   );
   assert.match(
     await refusal("no.such.host.invalid", 6432),
-    /^listen on "no\.such\.host\.invalid": look up the name: /,
+    /^listen_addr: look up "no\.such\.host\.invalid": /,
+  );
+});
+
+// The address that a standby takes over is not there yet: the pooler there did not start.
+listening("checkListen() returns the addresses of this host, as long as one is", async () => {
+  const port = await freePort();
+  const addresses = ["192.0.2.1", "127.0.0.1", "@abstract"].map((host) => ({ host, port }));
+  const served = await checkListen(addresses, "remedy");
+  assert.equal(served.map(({ host }) => host), ["127.0.0.1", "@abstract"]);
+  assert.match(
+    await checkListen([addresses[0]!, addresses[2]!], "remedy").then(() => "none", String),
+    /: listen on 192\.0\.2\.1:\d+: this host has no such address$/,
   );
 });
 

@@ -21,7 +21,7 @@ export function pointerText(id: number): string {
   return `0x${id.toString(16).padStart(12, "0")}`;
 }
 
-function addressText(host: string, port: number): string {
+export function addressText(host: string, port: number): string {
   return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 

@@ -24,7 +24,6 @@ import {
   Errno,
   errnoText,
   type EventSource,
-  listenTcp,
   listenUnix,
   raiseFileLimit,
   Reactor,
@@ -49,6 +48,7 @@ import { Credential, sameSecrets } from "./credentials.ts";
 import { Departures } from "./departures.ts";
 import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
+import { listenEach } from "./listen_tcp.ts";
 import { clientLabel, closingText, newServerText, serverLabel } from "./log_lines.ts";
 import { Entrance } from "./entrance.ts";
 import { GroupBackends } from "./group_backends.ts";
@@ -264,20 +264,16 @@ export class Plane {
 
   // --- start and stop
 
-  /** Listens; returns the addresses. Throws SysError. */
+  /** Listens; returns the addresses. Throws SysError or ListenFailure. */
   start(): string[] {
     const { listenPort, listenBacklog, unixSocketDir, unixSocketMode } = this.settings;
     const addresses: string[] = [];
-    for (const host of this.#listen) {
-      const { fd, port } = listenTcp({
-        host,
-        port: listenPort,
-        backlog: listenBacklog,
-        reusePort: this.#sharesPort,
-      });
+    const place = { port: listenPort, backlog: listenBacklog, reusePort: this.#sharesPort };
+    const warn = (message: string) => this.control.log("warning", message);
+    for (const { fd, address } of listenEach(this.#listen, place, warn)) {
       this.tuneListener(fd);
       this.#listeners.push(new Listener(this, fd, null));
-      addresses.push(host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`);
+      addresses.push(address);
     }
     // The kernel spreads TCP connections only: a socket file belongs to the first worker.
     if (unixSocketDir !== "" && this.seat.index === 0) {

@@ -4,6 +4,7 @@
 import { Reactor, SysError, threadPort, TlsError } from "../../../shared/sys/mod.ts";
 import type { ToControl, ToPlane } from "../messages.ts";
 import { ControlLink } from "./control_link.ts";
+import { ListenFailure } from "./listen_tcp.ts";
 import { Plane } from "./plane.ts";
 
 const port = threadPort();
@@ -22,7 +23,10 @@ port.onMessage = (posted) => {
     plane = new Plane(reactor, control, message);
     post({ type: "ready", addresses: plane.start() });
   } catch (error) {
-    if (!(error instanceof SysError) && !(error instanceof TlsError)) throw error;
+    const isExpected = error instanceof SysError || error instanceof TlsError ||
+      error instanceof ListenFailure;
+    if (!isExpected) throw error;
+    control.flushLog();
     post({ type: "failed", message: error.message });
   }
 };
