@@ -104,6 +104,12 @@ export const refusals = {
     message: "query_timeout",
     hint: "No server connection came free in time: raise the pool size, or query_timeout",
   },
+  groupQueryTimeout: {
+    code: "57014",
+    message: "query_timeout",
+    hint:
+      "No room came free in its resource group in time: raise the group's limits, or query_timeout",
+  },
   queryTimeout: {
     code: "57014",
     message: "query timeout",

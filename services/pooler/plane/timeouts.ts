@@ -13,6 +13,17 @@ import { statusIdle } from "./server_state.ts";
 
 /** Idle clients that are disconnected in one sweep: more would hold up those that are at work. */
 const disconnectsMax = 500;
+
+/** What it is told whose wait has been too long for query_wait_timeout, or for query_timeout. */
+interface WaitTexts {
+  readonly wait: Refusal;
+  readonly query: Refusal;
+}
+const groupTexts: WaitTexts = {
+  wait: refusals.groupWaitTimeout,
+  query: refusals.groupQueryTimeout,
+};
+
 export class Timeouts {
   readonly #plane: Plane;
   #config: Config;
@@ -56,7 +67,8 @@ export class Timeouts {
     while (waiter !== null) {
       const next: Waiter | null = waiter.nextWaiter;
       const since = waiter.waitingSince;
-      const refusal = this.#overdueWait(pool, waiter, pool.queueRefusal(), now);
+      const texts = { wait: pool.queueRefusal(), query: refusals.queuedQueryTimeout };
+      const refusal = this.#overdueWait(pool, waiter, texts, now);
       if (refusal !== null) waiter.fail(refusal);
       else if (
         isOver(queryWaitNotifyMs, since, now) && !isOver(this.#notifyMs, since, this.#sweptAt)
@@ -70,19 +82,19 @@ export class Timeouts {
     }
   }
 
-  /** Why a client waits no longer, for a server or for room in its group: `inVain` if it is for query_wait_timeout. */
-  #overdueWait(pool: Pool, waiter: Waiter, inVain: Refusal, now: number): Refusal | null {
+  /** Why a client waits no longer, for a server or for room in its group. */
+  #overdueWait(pool: Pool, waiter: Waiter, texts: WaitTexts, now: number): Refusal | null {
     const since = waiter.waitingSince;
     // A look-up of a user is nobody's query.
     const queryMs = waiter instanceof ClientSession ? this.#limits.of(waiter.user).queryMs : 0;
-    if (isOver(queryMs, since, now)) return refusals.queuedQueryTimeout;
-    return isOver(pool.waitTimeoutMs(waiter), since, now) ? inVain : null;
+    if (isOver(queryMs, since, now)) return texts.query;
+    return isOver(pool.waitTimeoutMs(waiter), since, now) ? texts.wait : null;
   }
 
   #sweepGroups(now: number): void {
     for (const client of this.#plane.admission.waiters()) {
       const pool = client.pool as Pool;
-      const refusal = this.#overdueWait(pool, client, refusals.groupWaitTimeout, now);
+      const refusal = this.#overdueWait(pool, client, groupTexts, now);
       if (refusal !== null) client.fail(refusal);
     }
   }

@@ -309,16 +309,21 @@ tests("those who were let in and wait for a server give their place back to a pa
   assert.equal(await waiting, [["1"]]);
 });
 
-tests("KILL and query_wait_timeout take clients out of the queue", async () => {
-  const [first, second] = [await client("one"), await client("one")];
+tests("KILL, query_timeout and query_wait_timeout take clients out of the queue", async () => {
+  const first = await client("one");
   await first.query("BEGIN");
-  const waiting = refusalOf(second.query("SELECT 1"));
-  await shows("one", "1 1");
-  await pooler.console("SET query_wait_timeout = 0.2");
-  const { fields } = await waiting;
-  assert.is(fields.code, "53300");
-  assert.match(fields.message, "query_wait_timeout");
-  await pooler.console("SET query_wait_timeout = 120");
+  const rows = [["query_timeout", "57014", 0], ["query_wait_timeout", "53300", 120]] as const;
+  for (const [setting, code, usual] of rows) {
+    const second = await client("one");
+    const waiting = refusalOf(second.query("SELECT 1"));
+    await shows("one", "1 1");
+    await pooler.console(`SET ${setting} = 0.2`);
+    const { fields } = await waiting;
+    assert.is(fields.code, code);
+    assert.is(fields.message, setting);
+    assert.match(fields.hint, `resource group in time: raise the group's limits, or ${setting}`);
+    await pooler.console(`SET ${setting} = ${usual}`);
+  }
   const third = await client("one");
   const killed = refusalOf(third.query("SELECT 1"));
   await shows("one", "1 1");
