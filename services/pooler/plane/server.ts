@@ -20,6 +20,7 @@ import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
 import { type DialOwner, takeUp } from "./dial.ts";
 import { type Failure, Journal } from "./journal.ts";
+import { failureOf } from "./login_retry.ts";
 import type { Place } from "./place.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
@@ -215,19 +216,16 @@ export class ServerConnection implements DialOwner {
   /** The connection is lost or unusable: its client is told, and the slot is free again. */
   onBroken(reason: string): void {
     if (this.isClosed) return;
-    if (this.login !== null) {
-      this.login.onBroken(reason);
-      return;
-    }
+    if (this.login !== null) return this.login.onBroken(reason);
     const client = this.client;
     const words = this.#lastWords;
-    const midMessage = this.#bodyLeft > 0 && !this.#bodyDrop;
+    // Inside a message nothing can be added; its last words were passed on, unless a query of the pooler's got them.
+    const isTold = words !== null && this.requests.front() !== Request.ownQuery;
     this.plane.logServer(this, words === null ? reason : `${reason}: ${words.message}`);
     this.close(refusals.serverGone.message);
     if (client === null) return;
-    // The server's own last words were passed on; inside a message nothing can be added.
-    if (midMessage || words !== null) client.closeAfterFlush(refusals.serverGone.message);
-    else client.fail(refusals.serverGone);
+    if (isTold || this.isMidMessage) client.closeAfterFlush(refusals.serverGone.message);
+    else client.fail(words === null ? refusals.serverGone : failureOf(words, words.message));
   }
 
   /** Closes the connection; idempotent. The linked client, if any, is unlinked and not told. */

@@ -1,7 +1,7 @@
 // Startup parameters of any kind: what PostgreSQL knows holds for the client that asked for it and for nobody else,
 // what it does not know or does not want is told at login, and defaults are the servers' own, also when they change.
 
-import { parameterStatus } from "../../../shared/wire/mod.ts";
+import { errorResponse, parameterStatus } from "../../../shared/wire/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
 import { queryText, startFakePostgres } from "../../support/fake_postgres.ts";
 import { needs } from "../../support/needs.ts";
@@ -410,6 +410,42 @@ test("a client that leaves while its values are tried leaves no trace on the ser
   if (fake.sessions.length === 1) {
     assert.ok(sent.slice(own, next).includes('RESET "work_mem"'), sent.join("\n"));
   }
+  await front.stop();
+  await fake.stop();
+});
+
+test("a client whose server ends while its values are set there is told why", async () => {
+  // The server's last words were taken for the answer to the SET, and nobody was told: a bare end.
+  const fake = await startFakePostgres({ settings: { application_name: "" } });
+  const front = await startPooler(fake, { settings: { default_pool_size: 1 } });
+  const named = (name: string) => ({ ...login, parameters: { application_name: name } });
+  const farewell = errorResponse({ severity: "FATAL", code: "57P01", message: "bye" });
+  let sets = 0;
+  fake.options = {
+    onMessage: (session, message) => {
+      if (message.type !== 0x51 || !/mortal/.test(queryText(message)) || ++sets === 1) {
+        session.answer(message);
+      } else if (!session.isClosed) {
+        session.send(farewell);
+        session.end();
+      }
+    },
+  };
+  const other = await open(front, named("plain"));
+  const client = await open(front, named("mortal"));
+  await other.query("SELECT 1");
+  client.send(f.Q("SELECT 2"));
+  assert.is(await client.repliesUntilClosed(), "E(57P01) closed");
+  await other.query("SELECT 3");
+  // At its login they go alone.
+  const late = await RawClient.connect(front);
+  late.startup({
+    user: "postgres",
+    database: "postgres",
+    application_name: "mortal",
+    work_mem: "1",
+  });
+  assert.is(await late.repliesUntilClosed(), "E(57P01) closed");
   await front.stop();
   await fake.stop();
 });
