@@ -44,7 +44,7 @@ export {
 } from "./overload_bounds.ts";
 export { problemText } from "./problem.ts";
 export type { Place, Problem } from "./problem.ts";
-export { type Reloaded, reloaded, sameConnection } from "./reload.ts";
+export { type Reloaded, reloaded, remainingDatabase, sameConnection } from "./reload.ts";
 export {
   databaseKeys,
   findSetting,

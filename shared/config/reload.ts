@@ -1,7 +1,7 @@
 // What a running process makes of a configuration that was read again: settings that only change at the
 // start keep the values they have, and whoever wants to can be told which. Pure.
 
-import { type Config, type DatabaseConfig, hashOf } from "./config.ts";
+import { type Config, type DatabaseConfig, hashOf, lookupDatabase } from "./config.ts";
 import {
   type Setting,
   settingKey,
@@ -32,6 +32,19 @@ export function reloaded(running: Config, next: Config): Reloaded {
   if (restart.length === 0) return { config: next, restart };
   const parts = { ...next, settings: Object.freeze(settings as unknown as Settings) };
   return { config: Object.freeze({ ...parts, hash: hashOf(parts) }), restart };
+}
+
+/**
+ * What a database in use is by the next configuration; null: it is removed. That is one whose own entry is gone,
+ * too, where `*` would take its name from now on: its clients would find themselves in another database.
+ */
+export function remainingDatabase(
+  running: Config,
+  next: Config,
+  name: string,
+): DatabaseConfig | null {
+  const isDropped = running.databases.has(name) && !next.databases.has(name);
+  return isDropped ? null : lookupDatabase(next, name);
 }
 
 /** Whether server connections made by the one entry are what the other asks for. */

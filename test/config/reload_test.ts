@@ -1,6 +1,11 @@
 // What a running process takes of a configuration that was read again.
 
-import { databaseKeys, reloaded, sameConnection } from "../../shared/config/mod.ts";
+import {
+  databaseKeys,
+  reloaded,
+  remainingDatabase,
+  sameConnection,
+} from "../../shared/config/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 import { configOf, iniWith } from "./fixtures.ts";
 
@@ -36,6 +41,26 @@ tests("reloaded() names a list only when it differs", () => {
   const restartOf = (text: string) => reloaded(running, configOf(iniWith(text))).restart;
   assert.equal(restartOf("listen_addr = 127.0.0.1,::1"), []);
   assert.equal(restartOf("listen_addr = 127.0.0.1"), ["listen_addr"]);
+});
+
+tests("remainingDatabase() is nothing where an entry is gone, whatever `*` says", () => {
+  const own = "shop = host=10.0.0.1 dbname=inner";
+  const other = "more = host=10.0.0.3";
+  const any = "* = host=10.0.0.2";
+  const rows: [running: string, next: string, host: string | null][] = [
+    [own, own, "10.0.0.1"],
+    [own, other, null],
+    [own, any, null],
+    [`${own}\n${any}`, any, null],
+    [any, any, "10.0.0.2"],
+    [any, `${own}\n${any}`, "10.0.0.1"],
+    [any, other, null],
+  ];
+  for (const [running, next, host] of rows) {
+    const [from, to] = [running, next].map((text) => configOf(iniWith("", text)));
+    const database = remainingDatabase(from!, to!, "shop");
+    assert.is(database?.hosts[0] ?? null, host, `${running} -> ${next}`);
+  }
 });
 
 const base = "host=10.0.0.1 port=5432 dbname=d user=u password=p";

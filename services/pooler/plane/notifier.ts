@@ -11,7 +11,7 @@ import {
   type ParsedError,
   readyForQuery,
 } from "../../../shared/wire/mod.ts";
-import { type Config, lookupDatabase } from "../../../shared/config/mod.ts";
+import type { DatabaseConfig } from "../../../shared/config/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { Inbox } from "./inbox.ts";
 import { allChannels } from "./listen_state.ts";
@@ -43,11 +43,11 @@ export class Notifier {
     return this.#listeners.values();
   }
 
-  /** The configuration has changed. */
-  renew(config: Config): void {
+  /** The configuration has changed; `remaining`: what a database is now, null if it is not there any more. */
+  renew(remaining: (database: string) => DatabaseConfig | null): void {
     for (const listener of [...this.#listeners.values()]) {
       const { name } = listener.database;
-      const database = lookupDatabase(config, name);
+      const database = remaining(name);
       if (database === null) this.forget(name, refusals.databaseRemoved);
       else listener.renew(database);
     }

@@ -5,7 +5,7 @@
 import {
   type Config,
   type DatabaseConfig,
-  lookupDatabase,
+  remainingDatabase,
   sameConnection,
 } from "../../../shared/config/mod.ts";
 import { tlsKept } from "../../../shared/console/mod.ts";
@@ -15,11 +15,13 @@ import type { Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
 
 export function applyConfig(plane: Plane, config: Config): void {
+  const running = plane.config;
+  const remaining = (name: string) => remainingDatabase(running, config, name);
   plane.setConfig(config);
   const { problem, serversOutdated } = plane.tls.renew(config.settings);
   if (problem !== null) plane.control.log("error", `${tlsKept}: ${problem}`);
   for (const [key, pool] of [...plane.pools]) {
-    const database = lookupDatabase(config, pool.database.name);
+    const database = remaining(pool.database.name);
     if (database === null) end(plane, key, pool, refusals.databaseRemoved);
     // Its clients are logged in by a user that is not theirs any more.
     else if (database.user !== pool.database.user && pool.clients > 0) {
@@ -30,14 +32,14 @@ export function applyConfig(plane: Plane, config: Config): void {
     }
   }
   for (const client of [...plane.clients]) {
-    if (client.tunnel !== null && lookupDatabase(config, client.database) === null) {
+    if (client.tunnel !== null && remaining(client.database) === null) {
       client.fail(refusals.databaseRemoved);
     }
   }
   plane.overload.onConfig();
-  plane.notifier.renew(config);
+  plane.notifier.renew(remaining);
   for (const [key, { database, lease }] of plane.direct) {
-    if (lookupDatabase(config, database) !== null) continue;
+    if (remaining(database) !== null) continue;
     plane.direct.delete(key);
     plane.budget.retire(lease);
   }

@@ -237,6 +237,39 @@ tests(
   },
 );
 
+// They went on in another database, without a word: the one that `*` makes of the name.
+tests("a database that is removed ends its clients also where `*` takes its name", async () => {
+  const any = { "*": `host=127.0.0.1 port=${one.port}` };
+  const more = { more: `host=127.0.0.1 port=${one.port} dbname=template1`, ...any };
+  await start({}, more);
+  const stays = await open(pgweir, { ...app, database: "postgres" });
+  const backend = await backendOf(stays);
+  const [idle, works, listens] = await Promise.all(
+    [1, 2, 3].map(() => open(pgweir, { ...app, database: "more" })),
+  );
+  assert.equal(await idle!.query("SELECT current_database()"), [["template1"]]);
+  await works!.query("BEGIN");
+  await works!.query("SELECT 1");
+  await listens!.query("LISTEN news");
+  await reload({}, any);
+  for (const client of [idle!, works!, listens!]) {
+    assert.is(await farewell(client), "FATAL 57P01 database removed");
+  }
+  // Who comes now asks for what the file says now.
+  assert.match(await failure({ ...app, database: "more" }), /3D000 database "more" does not exist/);
+  await one.query("CREATE DATABASE more");
+  await until("the new one to be there", async () => {
+    return (await failure({ ...app, database: "more" })) === "logged in";
+  });
+  const after = await open(pgweir, { ...app, database: "more" });
+  assert.equal(await after.query("SELECT current_database()"), [["more"]]);
+  await after.query("LISTEN news");
+  // An entry for the name that `*` has made lets its clients be.
+  await reload({}, { ...any, postgres: `host=127.0.0.1 port=${one.port}` });
+  assert.is(await backendOf(stays), backend);
+  assert.equal(await after.query("SELECT 1"), [["1"]]);
+});
+
 // The connection that listened, and its slot, were kept for as long as the worker ran.
 tests("a database that is removed takes with it what listens for its clients", async () => {
   const more = { more: `host=127.0.0.1 port=${one.port} dbname=postgres` };
