@@ -115,6 +115,14 @@ export class AdmissionTree<Owner = unknown> {
     }
   }
 
+  /** Who finds no room in it may not wait either. */
+  isClosed(group: Group): boolean {
+    for (let node: Group | null = group; node !== null; node = node.parent) {
+      if (node.closed(node.queued) !== null) return true;
+    }
+    return false;
+  }
+
   /** Whether one that waits does so although its group, or one above, is closed to it. */
   isIntruder(ticket: Ticket<Owner>): boolean {
     expect(ticket, TicketState.queued);

@@ -416,11 +416,15 @@ test("a leased queue takes as many as its lease says, and keeps those that are t
   const world = new World("top max=1 queued=3; a<top", 0, 0);
   const top = world.tree.group("top")!;
   world.limit("top", 1);
+  const isClosed = () => world.tree.isClosed(world.tree.group("a")!);
   assert.is(world.askAll("a1 a2"), "rx");
   assert.ok(top.isQueueShort(top.queued));
+  assert.ok(isClosed());
   world.tree.setQueueLimit(top, 2);
   assert.not(top.isQueueShort(top.queued));
+  assert.not(isClosed());
   assert.is(world.askAll("a2 a3 a4"), "qqx");
+  assert.ok(isClosed());
   world.tree.setQueueLimit(top, 0);
   assert.is(world.askAll("a4"), "x");
   assert.is(world.counts(), "top 1+2 a 1+2");

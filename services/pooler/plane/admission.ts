@@ -189,12 +189,13 @@ export class Admission {
       this.#postponed.add(client);
       return pool.acquire(client);
     }
-    const verdict = this.#request(place, group);
-    if (verdict === Verdict.queued) return null;
-    if (verdict === Verdict.run || this.#plane.overload.endsTransaction(at, next, next)) {
+    if (this.#enter(place, group)) return pool.acquire(client);
+    // It ends what was refused, or never began: that is no query to be counted, or asked for.
+    const isClosed = (this.#tree as AdmissionTree).isClosed(group);
+    if (isClosed && this.#plane.overload.endsTransaction(at, next, next)) {
       return pool.acquire(client);
     }
-    this.#refuse(place);
+    this.#wait(place, group);
     return null;
   }
 
@@ -212,16 +213,20 @@ export class Admission {
     return place.chosen(this.#rules as RuleSet, this.groups);
   }
 
-  /** `queued`: it waits from now on. */
-  #request(place: Place, group: Group): Verdict {
+  #enter(place: Place, group: Group): boolean {
     const { now } = this.#plane.reactor;
     if (now - this.#checkedAt >= checkMs) this.#check(now);
+    return (this.#tree as AdmissionTree).enter(place, group, now);
+  }
+
+  /** One that did not enter waits from now on, or is about to be refused. */
+  #wait(place: Place, group: Group): void {
+    const { now } = this.#plane.reactor;
     const tree = this.#tree as AdmissionTree;
-    if (tree.enter(place, group, now)) return Verdict.run;
     const short = this.#shortOf(group);
     const places = this.#placesOf(group);
     const verdict = tree.request(place, group, now, short !== null || places.length > 0);
-    if (verdict !== Verdict.queued) return verdict;
+    if (verdict === Verdict.refused) return this.#refuse(place);
     const client = place.owner;
     client.queued = true;
     client.waitingSince = now;
@@ -229,7 +234,6 @@ export class Admission {
       this.#inquire(place, now, short === null ? places : [short, ...places]);
     }
     this.#wantMore(group);
-    return verdict;
   }
 
   #inquire(place: Place, since: number, asked: readonly GroupLease[]): void {
@@ -256,9 +260,9 @@ export class Admission {
   #enters(place: Place): boolean {
     const group = place.chosen(this.#rules as RuleSet, this.groups);
     if (group === null) return true;
-    const verdict = this.#request(place, group);
-    if (verdict === Verdict.refused) this.#refuse(place);
-    return verdict === Verdict.run;
+    if (this.#enter(place, group)) return true;
+    this.#wait(place, group);
+    return false;
   }
 
   /** The nearest group that has no slot here and may get one from the mesh. */
