@@ -33,15 +33,20 @@ import type { ServerConnection } from "./server.ts";
 const checkMs = 150;
 /** How long who may not wait is kept until the budget answers, as when a coordinator takes over. */
 const answerMs = 15_000;
+/** What the budget is asked for a place. */
+interface Question {
+  readonly owner: GroupLease;
+  readonly since: number;
+  /** The newest report then: only an answer to a later one is about it. */
+  readonly after: number;
+}
 /** A place that may not wait by the limits of its group, but has to until the budget has answered. */
 interface Inquiry {
-  readonly since: number;
-  /** Of slots it lacks, and of places in queues; each of them has to have no more. */
-  readonly of: readonly {
-    readonly owner: GroupLease;
-    /** The newest report when it came: only an answer to a later one is about it. */
-    readonly after: number;
-  }[];
+  /**
+   * Of slots it lacks, and of places in queues; each of them has to have no more. A slot of a group above is asked for
+   * when there is one of the group below.
+   */
+  readonly of: Question[];
   /** Of the queues in which it has no place meanwhile. */
   readonly without: readonly GroupLease[];
 }
@@ -65,6 +70,8 @@ export class Admission {
   /** In their pool's queue, and not let in yet. */
   readonly #postponed = new Set<Waiter>();
   readonly #inquiries = new Map<Place, Inquiry>();
+  /** The budget has answered, in this batch: about all that it answers at once, before anybody goes by it. */
+  #isAnswered = false;
   /** To be told after this batch. */
   #refused: { readonly client: ClientSession; readonly refusal: Refusal }[] = [];
 
@@ -237,7 +244,7 @@ export class Admission {
   }
 
   #inquire(place: Place, since: number, asked: readonly GroupLease[]): void {
-    const of = asked.map((owner) => ({ owner, after: owner.lease.lastReportSeq }));
+    const of = asked.map((owner) => this.#ask(owner, since));
     const without: GroupLease[] = [];
     for (let node = place.group; node !== null; node = node.parent) {
       const queue = this.#queueLeases.get(node);
@@ -245,7 +252,15 @@ export class Admission {
       queue.asking++;
       without.push(queue);
     }
-    this.#inquiries.set(place, { since, of, without });
+    this.#inquiries.set(place, { of, without });
+  }
+
+  #ask(owner: GroupLease, since: number): Question {
+    const after = owner.lease.lastReportSeq;
+    // Of as many as before, too: it is said anew that there are no more.
+    owner.lease.touch();
+    this.#plane.budget.ask();
+    return { owner, since, after };
   }
 
   /** It is refused, let in, or has a place of its own now. */
@@ -267,10 +282,13 @@ export class Admission {
 
   /** The nearest group that has no slot here and may get one from the mesh. */
   #shortOf(group: Group): GroupLease | null {
+    const lease = this.#firstShort(group);
+    return lease === null || lease.isAnswered ? null : lease;
+  }
+
+  #firstShort(group: Group): GroupLease | null {
     for (let node: Group | null = group; node !== null; node = node.parent) {
-      if (!node.isShort) continue;
-      const lease = this.#leases.get(node) as GroupLease;
-      return lease.isAnswered ? null : lease;
+      if (node.isShort) return this.#leases.get(node) as GroupLease;
     }
     return null;
   }
@@ -320,6 +338,7 @@ export class Admission {
       for (let place = tree.next(); place !== null; place = tree.next()) {
         this.#onOutcome(place as Place);
       }
+      if (this.#isAnswered) this.#endInquiries();
       if (this.#refused.length === 0) return;
       const refused = this.#refused;
       this.#refused = [];
@@ -359,23 +378,22 @@ export class Admission {
   #onAnswer(group: Group): void {
     // Of the groups above slots are wanted for those that lack none of this one.
     if (group.queued > 0) this.#wantMore(group);
-    if (this.#inquiries.size > 0) this.#endInquiries();
+    this.#isAnswered = true;
   }
 
   #endInquiries(): void {
+    this.#isAnswered = false;
     const { now } = this.#plane.reactor;
     // From the newest: of those that may not all stay, the first stay.
-    for (const [place, { of, since }] of [...this.#inquiries].reverse()) {
+    for (const [place, { of }] of [...this.#inquiries].reverse()) {
       if (place.state !== TicketState.queued) {
         this.#endInquiry(place);
         continue;
       }
-      const limitMs = Math.max(...of.map(({ owner, after }) => {
-        const { lease } = owner;
-        const isAnswered = lease.lastReportSeq > after && lease.answered;
-        return !isAnswered ? answerMs : lease.pending ? owner.counted.pendingMs : 0;
-      }));
-      if (now - since < limitMs) continue;
+      const short = this.#firstShort(place.group as Group);
+      const isNew = short !== null && of.every(({ owner }) => owner !== short);
+      if (isNew) of.push(this.#ask(short, now));
+      if (of.some((question) => mayGive(question, now))) continue;
       this.#endInquiry(place);
       const tree = this.#tree as AdmissionTree;
       if (!tree.isIntruder(place)) continue;
@@ -443,4 +461,12 @@ export class Admission {
       this.#postponed.add(waiter);
     }
   }
+}
+
+/** What was asked for may still come. */
+function mayGive({ owner, since, after }: Question, now: number): boolean {
+  const { lease } = owner;
+  const isAnswered = lease.lastReportSeq > after && lease.answered;
+  const limitMs = !isAnswered ? answerMs : lease.pending ? owner.counted.pendingMs : 0;
+  return now - since < limitMs;
 }

@@ -29,6 +29,7 @@ const answerMs = 3000;
 
 export class Budget {
   readonly #plane: Plane;
+  readonly #clock: () => number;
   readonly #refreshMs: number;
   readonly #table: LeaseTable;
   readonly #retired = new Set<Lease>();
@@ -41,8 +42,9 @@ export class Budget {
   #paced = false;
 
   /** `leaseMs`: how long grants hold without contact; Infinity where contact can't be lost. */
-  constructor(plane: Plane, leaseMs: number) {
+  constructor(plane: Plane, leaseMs: number, clock = () => performance.now()) {
     this.#plane = plane;
+    this.#clock = clock;
     this.#refreshMs = Math.min(refreshMs, leaseMs / refreshesPerLease);
     const { workerId, incarnation } = plane.seat;
     const rules = leafRules(plane.config);
@@ -72,7 +74,7 @@ export class Budget {
 
   /** Milliseconds since the newest report that was answered; Infinity before the first. */
   get silentMs(): number {
-    return performance.now() - this.#table.contactAt;
+    return this.#clock() - this.#table.contactAt;
   }
 
   /** Nobody has answered for so long that no answer is to be expected soon. */
@@ -82,13 +84,13 @@ export class Budget {
 
   /** Out of contact for so long that nothing may be opened beyond the floors. */
   get isLost(): boolean {
-    return this.#table.lapsed(performance.now());
+    return this.#table.lapsed(this.#clock());
   }
 
   /** For the cold moment before something is opened: the process may have slept since the last sweep. */
   expire(): void {
     this.#tally();
-    this.#table.expire(performance.now());
+    this.#table.expire(this.#clock());
   }
 
   #tally(): void {
@@ -105,13 +107,13 @@ export class Budget {
   }
 
   onGrant(grant: Grant): void {
-    for (const lease of this.#table.onGrant(grant, performance.now())) {
+    for (const lease of this.#table.onGrant(grant, this.#clock())) {
       this.#owners.get(lease)?.onLease();
     }
   }
 
   onLeader(epoch: number): void {
-    if (this.#table.onLeader(epoch, performance.now())) this.refresh();
+    if (this.#table.onLeader(epoch, this.#clock())) this.refresh();
   }
 
   /** Says everything again: whoever listened may have forgotten it. */
@@ -133,7 +135,7 @@ export class Budget {
   }
 
   #report(): void {
-    const now = performance.now();
+    const now = this.#clock();
     if (!this.#mayReport(now)) {
       if (this.#urgent) this.#reportLater();
       return;

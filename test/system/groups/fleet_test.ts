@@ -144,6 +144,37 @@ tests("max_queued is a limit of all workers together", async () => {
   await pooler.stop();
 });
 
+// The slot of the group above was asked for when that of the group below was there, and the query refused before.
+tests(
+  "below a parent, an idle mesh refuses no worker's first query, however short its queue is",
+  async () => {
+    const pooler = await start(
+      {
+        both: "max_concurrent_queries=8",
+        a: "parent=both max_concurrent_queries=4 max_queued=100 queue_timeout=30",
+        b: "parent=both max_concurrent_queries=4 queueing=off",
+      },
+      {},
+      2,
+    );
+    const asked = new Map<number, Set<string>>();
+    while ([...asked.values()].filter(({ size }) => size === 2).length < 2) {
+      for (const application_name of ["a", "b"]) {
+        const client = await RawClient.login(pooler, {
+          user: "app",
+          database: "app",
+          parameters: { application_name },
+        });
+        const worker = cancelKeyWorker(client.key!.processId, client.key!.secret);
+        await client.query("SELECT 1");
+        asked.set(worker, (asked.get(worker) ?? new Set()).add(application_name));
+        client.close();
+      }
+    }
+    await pooler.stop();
+  },
+);
+
 tests("budget_mode = static gives each worker its part", async () => {
   watch.forget();
   const pooler = await start({
