@@ -133,7 +133,7 @@ export class ClientLogin implements Entrant {
 
   /** What it is told when its time is over; null = the client has let it pass. */
   get lateRefusal(): Refusal | null {
-    return this.#asked?.late ?? null;
+    return this.#asked?.late ?? this.#client.pool?.lateLogin ?? null;
   }
 
   /** Consumes whole packets of [at, end); returns where the unfinished one begins. */

@@ -655,10 +655,17 @@ export class Pool implements LeaseOwner, SlotHolder {
     const { failure } = this.#retry;
     const { budget } = this.plane;
     if (failure !== null) {
-      const hint = `Connections to the server are failing: ${failure.message}`;
-      return { ...refusals.queryWaitTimeout, hint };
+      return { ...refusals.queryWaitTimeout, hint: failingHint(failure) };
     }
     return budget.isSilent ? refusals.noCoordinator : refusals.queryWaitTimeout;
+  }
+
+  /** Why a login that waits here has taken too long, if that is for want of the server; it has proved who it is. */
+  get lateLogin(): Refusal | null {
+    if (this.serves) return null;
+    const { failure } = this.#retry;
+    const refusal = refusals.loginServerDown;
+    return failure === null ? refusal : { ...refusal, hint: failingHint(failure) };
   }
 
   get lifetimeMs(): number {
@@ -727,6 +734,10 @@ export class Pool implements LeaseOwner, SlotHolder {
     server.connect(host, this.database.port);
     return isProbe;
   }
+}
+
+function failingHint(failure: Refusal): string {
+  return `Connections to the server are failing: ${failure.message}`;
 }
 
 /** The console is no pool. */

@@ -68,6 +68,11 @@ export const refusals = {
     hint: "A rule of auth_hba_file rejects this address, database or user",
   },
   loginTimeout: { code: "08006", message: "client_login_timeout" },
+  loginServerDown: {
+    code: "57P03",
+    message: "client_login_timeout (server down)",
+    hint: "The server could not be reached in time: connect again later",
+  },
   lookupTimeout: {
     code: "57P03",
     message: "client_login_timeout (server down)",

@@ -15,6 +15,7 @@ import { f } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { type Login, RawClient, sendCancel, ServerError } from "../../support/raw_client.ts";
+import { freePort } from "../../support/temp.ts";
 
 needs("postgresql");
 
@@ -35,6 +36,7 @@ async function start(settings: Record<string, string | number>, workers?: number
       databases: {
         postgres: `${at} pool_size=20`,
         hanging: `host=127.0.0.1 port=${hanging.port} pool_size=4`,
+        down: `host=127.0.0.1 port=${await freePort()}`,
         mute: `host=127.0.0.1 port=${mute.port} pool_size=4`,
       },
       pgbouncer: { auth_type: "scram-sha-256", ...settings },
@@ -260,6 +262,20 @@ tests("a login that takes longer than client_login_timeout is ended", async () =
   await shell.end();
   const places = await Promise.all(Array.from({ length: 4 }, () => RawClient.login(pooler, login)));
   for (const client of [quick, ...places]) await client.end();
+});
+
+// They were told that they were slow themselves.
+tests("a login that waits in vain for its server is told that this is down", async () => {
+  const pooler = await start({ server_login_retry: 600 });
+  const late = RawClient.login(pooler, { ...login, database: "down", timeoutMs: 60_000 })
+    .then(() => null, (error: ServerError) => error);
+  const shell = await RawClient.login(pooler, admin);
+  await until("the server to be tried", () => /connection to server failed/.test(pooler.log()));
+  await shell.query("SET client_login_timeout = 1");
+  const error = await late;
+  assert.is(`${error?.code} ${error?.fields.message}`, "57P03 client_login_timeout (server down)");
+  assert.match(error!.fields.hint!, /connect failed/);
+  await shell.end();
 });
 
 // A cancel whose server is slow to answer is no login: it was told that its login took too long.
