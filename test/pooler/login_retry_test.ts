@@ -2,6 +2,7 @@
 // of chance of the tests' own.
 
 import {
+  kindOf,
   LoginRetry,
   retryPauseMs,
   verdictOf,
@@ -98,6 +99,18 @@ test("refusal() lets clients wait for what may come, and not for what won't", ()
   assert.is(cached(unreachable, 0, 15_000), says(unreachable.message));
   assert.is(cached(starting, 0, 0), null);
   assert.is(cached(starting, 0, 600_000), null);
+});
+
+test("kindOf() tells strangers no more than what kind of failure it is", () => {
+  const rows: readonly (readonly [string, string])[] = [
+    [unreachable.message, "connect failed"],
+    [`server login has been failing, cached error: ${unreachable.message}`, "connect failed"],
+    ["connect timeout", "connect timeout"],
+    ["server DNS lookup failed: no such host db-7", "server DNS lookup failed"],
+    [password.message, "login failed"],
+    ["", "login failed"],
+  ];
+  for (const [message, kind] of rows) assert.is(kindOf(message), kind, message);
 });
 
 test("refusal() keeps the code, and is over when the next attempt is due", () => {

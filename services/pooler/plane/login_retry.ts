@@ -5,7 +5,7 @@
 // have all seen the same failure, come one by one. When the probe is in, the pool works again at once.
 
 import type { ParsedError } from "../../../shared/wire/mod.ts";
-import type { Refusal } from "./refusals.ts";
+import { failingText, type Refusal } from "./refusals.ts";
 
 /** The pause after a first failure, at most; the next ones double. */
 const firstPauseMs = 50;
@@ -83,10 +83,15 @@ export class LoginRetry {
     if (verdict === "unreachable" && now - this.#failingSince < longestMs) return null;
     return {
       ...withHint(failure),
-      message:
-        `server login has been failing, cached error: ${failure.message} (server_login_retry)`,
+      message: failingText(failure.message),
     };
   }
+}
+
+/** Of a failure: which kind it is, without the words of the server or the system. */
+export function kindOf(message: string): string {
+  return /connect failed|connect timeout|server DNS lookup failed/.exec(message)?.[0] ??
+    "login failed";
 }
 
 /** What PostgreSQL has said, by its own code and hint. */

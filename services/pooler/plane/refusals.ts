@@ -83,11 +83,6 @@ export const refusals = {
     message: "query_wait_timeout",
     hint: "The server that knows the users has no connection for this one: connect again later",
   },
-  lookupFailing: {
-    code: "08006",
-    message: "server login has been failing (server_login_retry)",
-    hint: "The server that knows the users cannot be reached: the pooler's log says why",
-  },
   lookupRefused: {
     code: "28000",
     message: "bouncer config error",
@@ -266,6 +261,20 @@ export function frameRefusal(type: number, length: number, longest: number): Ref
   if (length > longest) return refusals.packetTooLarge;
   const message = frontendFrameProblem(type, length) ?? refusals.unknownPacket.message;
   return { code: "08P01", message };
+}
+
+/** What is told of a server that knows the users and can't be reached: to strangers, so of the cause only its kind. */
+export function lookupFailing(cause: string): Refusal {
+  return {
+    code: "08006",
+    message: failingText(cause),
+    hint: "The server that knows the users cannot be reached: the pooler's log says why",
+  };
+}
+
+/** What is told of a server whose logins fail. */
+export function failingText(cause: string): string {
+  return `server login has been failing, cached error: ${cause} (server_login_retry)`;
 }
 
 /** What is told of work that is shed. Strangers get it as well: it names nothing. */

@@ -14,9 +14,10 @@ import {
 } from "../../../shared/wire/mod.ts";
 import { TAIL_MAX } from "./arena.ts";
 import { AuthAnswer, authQueryMessages, type AuthTarget, type Found } from "./auth_query.ts";
+import { kindOf } from "./login_retry.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
-import { type Refusal, refusals } from "./refusals.ts";
+import { lookupFailing, type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 import { takeKey } from "./server_login.ts";
 import type { ServerConsumer } from "./server_owner.ts";
@@ -175,7 +176,7 @@ class UserLookup implements Waiter, ServerConsumer {
     this.#server = null;
     if (this.#isRepeated) {
       this.#isRepeated = false;
-      this.#refuse(refusals.lookupFailing);
+      this.#refuse(lookupFailing(refusals.serverGone.message));
     } else if (this.#asking.size > 0) {
       // It was broken before, perhaps: a pool notices only when it is used.
       this.#isRepeated = true;
@@ -264,5 +265,5 @@ class UserLookup implements Waiter, ServerConsumer {
 function toldBeforeProof(reason: Refusal): Refusal {
   if (reason.message === refusals.queryWaitTimeout.message) return refusals.lookupWaitTimeout;
   // An operator's doing.
-  return reason.code === "57P01" ? reason : refusals.lookupFailing;
+  return reason.code === "57P01" ? reason : lookupFailing(kindOf(reason.message));
 }
