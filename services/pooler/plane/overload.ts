@@ -229,7 +229,8 @@ export class Overload {
 
   /**
    * The same where the client has a server, on which nothing is under way and no transaction is open; it hears nothing
-   * of what is refused. When nothing is refused any more it is the server that answers the Sync.
+   * of what is refused. When nothing is refused any more it is the server that answers the Sync. Who has a session
+   * lock may need any statement to let go of it.
    */
   refusesKept(
     client: ClientSession,
@@ -245,6 +246,14 @@ export class Overload {
         client.stream.sendBytes(ready);
       }
       return true;
+    }
+    const { residue } = server;
+    if (client.pinned || residue.mayLock) {
+      // Behind what is let in PostgreSQL is asked for its locks: with one it stays pinned. What a statement with a name
+      // does is not known here.
+      if (residue.mayLock || type === Frontend.bind) residue.locksUnsure = true;
+      residue.mayLock = false;
+      return false;
     }
     switch (type) {
       case Frontend.query:

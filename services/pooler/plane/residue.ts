@@ -21,7 +21,8 @@ const leavesAnything = unkept | SqlFlag.runsCode;
 /** Behind it the server may read a text otherwise than its client's parameters say. */
 const changesMeaning = SqlFlag.changesMeaning | SqlFlag.setsUnnamed | SqlFlag.mentionsConfig |
   SqlFlag.resets | SqlFlag.runsCode;
-const touchesLocks = SqlFlag.locks | SqlFlag.unlocks;
+/** Session locks may be taken or given back. */
+export const touchesLocks = SqlFlag.locks | SqlFlag.unlocks;
 
 /** pg_proc.oid of set_config and of the functions for session locks, fixed in PostgreSQL's catalog. */
 const setConfigOid = 2078;
@@ -47,6 +48,8 @@ export class Residue {
   wipe: Wipe = Wipe.nothing;
   /** Session locks may have been taken or given back: only the server knows. */
   locksUnsure = false;
+  /** Session pooling: the same, of which nobody needs to know as long as nothing is refused. */
+  mayLock = false;
   readonly listen = new ListenState();
   readonly settings = new SettingChanges();
   /** Session pooling: its client has listened, and may hear something at any time. */
@@ -118,7 +121,7 @@ export class Residue {
   /** The server's session is as after its login. */
   clear(): void {
     this.wipe = Wipe.nothing;
-    this.locksUnsure = false;
+    this.locksUnsure = this.mayLock = false;
     this.listen.clear();
     this.settings.forget();
   }

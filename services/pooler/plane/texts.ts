@@ -14,7 +14,7 @@ import type { Plane } from "./plane.ts";
 import { played, zeroAt } from "./prepared.ts";
 import type { Refusal } from "./refusals.ts";
 import { Request } from "./requests.ts";
-import { anything } from "./residue.ts";
+import { anything, touchesLocks } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
 import { namesIn, noNames, type TextNames } from "./text_names.ts";
 
@@ -100,6 +100,10 @@ export class Texts {
     const { cycles } = server.requests;
     if (client.mode === "session") {
       server.residue.settings.expect(flags, names.settings, cycles);
+      if ((flags & touchesLocks) !== 0) {
+        if (client.pinned) server.residue.locksUnsure = true;
+        else server.residue.mayLock = true;
+      }
       return;
     }
     server.residue.expect(flags, names, cycles);

@@ -116,7 +116,7 @@ export class Upkeep {
     if (!isSession && (client.pinned || residue.locksUnsure)) residue.wipe = Wipe.everything;
     residue.listen.forget();
     residue.settings.forget();
-    residue.hears = false;
+    residue.hears = residue.mayLock = false;
   }
 
   /** Without a client: does what there is to do before it is idle, one thing after the other. */

@@ -354,6 +354,37 @@ tests("who holds an advisory lock keeps its server, and can let go of it", async
   assert.is(await ask(client, [f.Q("SELECT 1")]), `${shed} Z(I)`);
 });
 
+tests(
+  "in a session as well, by a text that is prepared, too; without a lock it is as others",
+  async () => {
+    const [before, within] = [await open(pooler, "sessions"), await open(pooler, "sessions")];
+    const good = 'T D C"SELECT 1" Z(I)';
+    for (const client of [before, within]) await ask(client, [f.Q("SELECT 1")]);
+    await before.query("SELECT pg_advisory_lock(7)");
+    await ask(before, [f.P("unlock", "SELECT pg_advisory_unlock(7)"), f.S()]);
+    await within.query("BEGIN");
+    await monitor.decide(pooler, "sessions", { transactions: 1 });
+    await within.query("SELECT pg_advisory_lock(8)");
+    await within.query("COMMIT");
+    for (let i = 0; i < 20; i++) {
+      assert.is(await ask(before, [f.Q("SELECT 1")]), good);
+      assert.is(await ask(before, [...cycle("SELECT 1"), f.S()]), '1 2 D C"SELECT 1" Z(I)');
+      assert.is(await ask(within, [f.Q("SELECT 1")]), good);
+    }
+    assert.is(await ask(before, [f.B("", "unlock"), f.E(), f.S()]), '2 D C"SELECT 1" Z(I)');
+    assert.is(await ask(before, [f.Q("SELECT 1")]), `${shed} Z(I)`);
+    assert.equal(await within.query("SELECT pg_advisory_unlock(8)"), [["t"]]);
+    assert.is(await ask(within, [f.Q("SELECT 1")]), `${shed} Z(I)`);
+    // What was taken and given back while nothing was refused is found out by the first that would be.
+    await monitor.decide(pooler, "sessions");
+    await within.query("SELECT pg_advisory_lock(9)");
+    await within.query("SELECT pg_advisory_unlock(9)");
+    await monitor.decide(pooler, "sessions", { transactions: 1 });
+    assert.is(await ask(within, [f.Q("SELECT 1")]), good);
+    assert.is(await ask(within, [f.Q("SELECT 1")]), `${shed} Z(I)`);
+  },
+);
+
 tests("other databases, spared ones and spared users are let through", async () => {
   for (const database of ["shop", "spared"]) {
     await monitor.decide(pooler, database, { transactions: 1, connections: 1 });
