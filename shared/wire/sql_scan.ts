@@ -65,9 +65,11 @@ export const SqlFlag = {
   changesMeaning: 1 << 17,
   /** A statement begins with BEGIN or START. */
   begins: 1 << 18,
+  /** A statement may end the transaction block: COMMIT, END, ROLLBACK, ABORT, PREPARE TRANSACTION. */
+  ends: 1 << 19,
 } as const;
 
-const everyFlag = (1 << 19) - 1;
+const everyFlag = (1 << 20) - 1;
 
 const setsUnnamedConfig = SqlFlag.setsConfig | SqlFlag.setsUnnamed;
 
@@ -77,7 +79,7 @@ const creates = 1 << 20;
 /** The statement may be an UPDATE, which on pg_settings does what set_config() does. */
 const updates = 1 << 21;
 /** The statement is a SET. */
-const configures = 1 << 19;
+const configures = 1 << 25;
 const ofStatement = creates | updates | configures;
 
 // What the scan finds beside the flags:
@@ -99,6 +101,7 @@ const stops = new Uint8Array(256);
 
 for (const char of `'"$-/;_pP`) stops[char.charCodeAt(0)] = 1;
 
+const ABORT = word("abort");
 const ANALYSE = word("analyse");
 const ANALYZE = word("analyze");
 const BEGIN = word("begin");
@@ -111,6 +114,7 @@ const DEFAULT = word("default");
 const DISCARD = word("discard");
 const DO = word("do");
 const DROP = word("drop");
+const END = word("end");
 const EXPLAIN = word("explain");
 const FOR = word("for");
 const GLOBAL = word("global");
@@ -125,6 +129,7 @@ const OR = word("or");
 const PREPARE = word("prepare");
 const REPLACE = word("replace");
 const RESET = word("reset");
+const ROLLBACK = word("rollback");
 const SESSION = word("session");
 const SET = word("set");
 const START = word("start");
@@ -133,6 +138,7 @@ const TABLE = word("table");
 const TEMP = word("temp");
 const TEMPORARY = word("temporary");
 const TIME = word("time");
+const TO = word("to");
 const TRANSACTION = word("transaction");
 const TRUE = word("true");
 const UESCAPE = word("uescape");
@@ -140,6 +146,7 @@ const UNLISTEN = word("unlisten");
 const UPDATE = word("update");
 const VERBOSE = word("verbose");
 const WITH = word("with");
+const WORK = word("work");
 
 const timeoutSuffix = word("_timeout");
 /** Beside time-outs and what extensions and applications define. */
@@ -353,24 +360,30 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
   if (at >= to) return 0;
   const end = wordEnd(bytes, at, to);
   switch ((bytes[at] as number) | 0x20) {
+    case 0x61: // a
+      return same(bytes, at, end, ABORT) ? SqlFlag.ends : 0;
     case 0x62: // b
       return same(bytes, at, end, BEGIN) ? SqlFlag.begins : 0;
     case 0x63: // c
       if (same(bytes, at, end, CREATE)) return creationFlags(bytes, end, to);
-      return 0;
+      return same(bytes, at, end, COMMIT) ? SqlFlag.ends : 0;
     case 0x64: // d
       if (same(bytes, at, end, DECLARE)) return cursorHolds(bytes, end, to) ? SqlFlag.holds : 0;
       if (same(bytes, at, end, DEALLOCATE)) return SqlFlag.discards;
       if (same(bytes, at, end, DISCARD)) return SqlFlag.discards | SqlFlag.changesMeaning;
       return same(bytes, at, end, DO) ? SqlFlag.runsCode : 0;
     case 0x65: // e
+      if (same(bytes, at, end, END)) return SqlFlag.ends;
       return same(bytes, at, end, EXPLAIN) ? explainedFlags(bytes, end, to) : 0;
     case 0x6c: // l
       return same(bytes, at, end, LISTEN) ? SqlFlag.listens : 0;
     case 0x70: // p
       if (!same(bytes, at, end, PREPARE)) return 0;
-      return preparesTransaction(bytes, end, to) ? 0 : SqlFlag.prepares;
+      return preparesTransaction(bytes, end, to) ? SqlFlag.ends : SqlFlag.prepares;
     case 0x72: // r
+      if (same(bytes, at, end, ROLLBACK)) {
+        return toSavepoint(bytes, end, to) ? 0 : SqlFlag.ends;
+      }
       return same(bytes, at, end, RESET) ? SqlFlag.resets : 0;
     case 0x73: // s
       if (same(bytes, at, end, START)) return SqlFlag.begins;
@@ -535,6 +548,17 @@ function preparesTransaction(bytes: Uint8Array, at: number, to: number): boolean
   if (!same(bytes, at, end, TRANSACTION)) return false;
   const next = blankEnd(bytes, end, to);
   return next >= to || (bytes[next] !== 0x28 && ((bytes[next] as number) | 0x20) !== 0x61);
+}
+
+/** Whether what follows ROLLBACK is [WORK | TRANSACTION] TO a savepoint. */
+function toSavepoint(bytes: Uint8Array, at: number, to: number): boolean {
+  at = blankEnd(bytes, at, to);
+  let end = wordEnd(bytes, at, to);
+  if (same(bytes, at, end, WORK) || same(bytes, at, end, TRANSACTION)) {
+    at = blankEnd(bytes, end, to);
+    end = wordEnd(bytes, at, to);
+  }
+  return same(bytes, at, end, TO);
 }
 
 /** Whether WITH HOLD is between DECLARE and the cursor's query. */

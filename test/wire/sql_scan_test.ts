@@ -33,7 +33,7 @@ const around: [before: string, after: string][] = [
 ];
 
 /** These have tables of their own: they come beside the others. */
-const apart = SqlFlag.changesMeaning | SqlFlag.begins;
+const apart = SqlFlag.changesMeaning | SqlFlag.begins | SqlFlag.ends;
 
 /** The flags as a text of names, found alike whatever stands around the text. */
 function flagsOf(text: string | Uint8Array, wanted = ~apart): string {
@@ -577,6 +577,19 @@ test("scanSql() finds what may begin a transaction block", () => {
   for (const text of others) assert.is(flagsOf(text, SqlFlag.begins), "", text);
 });
 
+test("scanSql() finds what may end a transaction block", () => {
+  const ends =
+    ("COMMIT|commit work and chain|END|END TRANSACTION|ABORT|ROLLBACK|ROLLBACK WORK|rollback and chain|" +
+      "PREPARE TRANSACTION 'a'|SELECT 1; COMMIT|/* x */ Commit;|ROLLBACK TO a; COMMIT|COMMIT PREPARED 'a'")
+      .split("|");
+  for (const text of ends) assert.is(flagsOf(text, SqlFlag.ends), "ends", text);
+  const others =
+    ("COMMITS|BEGIN|SELECT 'COMMIT'|SELECT '; COMMIT'|SELECT 1 AS end|ENDS|ABORTED|PREPARE a AS SELECT 1|" +
+      "ROLLBACK TO a|ROLLBACK WORK TO SAVEPOINT a|rollback transaction/**/to a|SELECT CASE WHEN a THEN b END|" +
+      "RELEASE a|CREATE TEMP TABLE t (a int) ON COMMIT DROP|-- COMMIT|").split("|");
+  for (const text of others) assert.is(flagsOf(text, SqlFlag.ends), "", text);
+});
+
 test("scanSql() takes bytes that are no UTF-8", () => {
   const latin1 = Uint8Array.from("SELECT '\xe9\xff'; SET \xe9 = 1", (char) => char.charCodeAt(0));
   assert.is(flagsOf(latin1), "sets");
@@ -720,7 +733,7 @@ const whole =
   ("SET|LOCAL|x = 1|RESET|LISTEN|UNLISTEN|ch|*|,|(|)|[|]|;|SELECT|set_config(|set_config('a','b',true)|" +
     "\"set_config\"|pg_catalog.|'a'|true|'t'|$1|E'a\\'b',|E'\\nset_config',|'it''s'|'\\'|'; SET x'|$$; SET x$$|" +
     "$a$ $b$ $$ ' $a$|$f$ set_config $f$|U&\"x\"|-- it's\n|/* ; /* ' */ */|CREATE|OR REPLACE|TEMP|TEMPORARY|TABLE|" +
-    "t|ON COMMIT|DROP|pg_temp.|INTO|INSERT|DECLARE|CURSOR|WITH HOLD|FOR|PREPARE|TRANSACTION|AS|DO|CALL|DEALLOCATE|" +
+    "t|ON COMMIT|DROP|pg_temp.|INTO|INSERT|DECLARE|CURSOR|WITH HOLD|FOR|PREPARE|TRANSACTION|COMMIT|ROLLBACK|WORK|TO|AS|DO|CALL|DEALLOCATE|" +
     "DISCARD ALL|EXPLAIN|ANALYZE|UPDATE|pg_settings|pg_advisory_lock|pg_advisory_xact_lock|pg_advisory_unlock_all|" +
     '\u00e9|a$b|temp_x|setx|+|<|.|::|12|"; SET"|\0').split("|");
 const cut = "'|\"|$$|$a$|/*|*/|--|E'|U&\"|\\|\n|\r|$|_|set_|pg_|-|/|e|p|\u00ff".split("|");

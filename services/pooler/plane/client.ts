@@ -717,11 +717,11 @@ export class ClientSession implements StreamOwner, Waiter {
     this.fail(refusal);
   }
 
-  /** The client says good-bye. What it has asked for before is still done, as PostgreSQL would. */
+  /** It says good-bye. What it has asked for is still done, as PostgreSQL would, or can only be rolled back. */
   #onTerminate(): void {
     const server = this.server;
     const ends = server !== null && server.requests.endsCycle && !server.copyIn && this.sentWhole;
-    if (!ends) {
+    if (!ends || server.upkeep.isDoomed) {
       this.close("client close request");
       return;
     }

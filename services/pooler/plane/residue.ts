@@ -62,6 +62,10 @@ export class Residue {
   maySet = false;
   /** Statement pooling: what is not answered yet may leave a transaction open. */
   mayBlock = false;
+  /** Something that may end the transaction block was sent in it, or is bound there. */
+  mayEnd = false;
+  /** So may a statement that has a client's own name on this server, where nobody tracks those. */
+  keepsEnding = false;
   /** Texts may mean something else until the end of the transaction. */
   #changesMeaning = false;
   /** All tags SET are to be of parameters that are reported, or of the transaction only. */
@@ -112,8 +116,8 @@ export class Residue {
 
   /** All is answered, and no cycle is under way; `isIdle`: no transaction is open. */
   endCycles(isIdle: boolean): void {
-    if (isIdle) this.#changesMeaning = false;
-    this.isExpecting = this.#changesMeaning;
+    if (isIdle) this.#changesMeaning = this.mayEnd = false;
+    this.isExpecting = this.#changesMeaning || this.mayEnd;
     this.mayReset = this.maySet = this.mayBlock = false;
     this.#maySetReported = this.#maySetUnreported = false;
   }

@@ -93,6 +93,7 @@ export class Texts {
     if ((flags & SqlFlag.begins) !== 0 && client.mode === "statement") {
       server.residue.mayBlock = true;
     }
+    if ((flags & SqlFlag.ends) !== 0) server.residue.mayEnd = true;
     // What comes behind it is to find what the client asked for.
     if ((flags & backToLogin) !== 0 && client.initial !== this.#plane.tracker.none) {
       server.residue.mayReset = true;
@@ -169,6 +170,10 @@ export class Texts {
       return Verdict.replaced;
     }
     server.parsedNames = noNames;
+    // It is bound by its name, and its text is not looked up then.
+    if ((flags & SqlFlag.ends) !== 0 && arena.bytes[at + 5] !== 0) {
+      server.residue.keepsEnding = true;
+    }
     if (flags === anything) return Verdict.pass;
     const from = zeroAt(arena.bytes, at + 5, next) + 1;
     const to = zeroAt(arena.bytes, from, next);

@@ -63,6 +63,12 @@ export class Upkeep {
     this.tidy();
   }
 
+  /** Whether a transaction block is open, and all in it will be rolled back if its client sends nothing more. */
+  get isDoomed(): boolean {
+    const { status, residue } = this.#server;
+    return status !== statusIdle && !residue.mayEnd && !residue.keepsEnding;
+  }
+
   /** The server is closed. */
   end(): void {
     this.#timer?.cancel();

@@ -161,8 +161,9 @@ for (const mode of modes) {
     const problems: string[] = [];
     for (const [way, leave] of departures) {
       for (const [moment, cleanable, prepare] of moments) {
-        // What stands before a Terminate is done to its end, as PostgreSQL does it.
-        if (way === "with Terminate" && /query|not answered/.test(moment)) continue;
+        // What stands before a Terminate is done to its end, as PostgreSQL does it, where it is not rolled back anyhow.
+        const mayLast = /query|not answered/.test(moment) && moment !== "a query in a transaction";
+        if (way === "with Terminate" && mayLast) continue;
         const what = `${way} in ${moment}`;
         const kept = await isKept(async () => {
           const client = await open(pooler);
@@ -214,6 +215,65 @@ for (const mode of modes) {
       return isSame;
     });
     assert.ok(kept, "another server");
+  });
+
+  // A driver that closes in a transaction says good-bye as well, and its server was taken until its query was over.
+  test(`${mode} pooling: what can only be rolled back ends with a good-bye`, async () => {
+    const pooler = poolers[mode];
+    const cycle = (...parts: [string, string][]) => [
+      ...parts.flatMap(([name, text]) => [f.P(name, text), f.B("", name), f.E()]),
+      f.S(),
+    ];
+    const sleep = "SELECT pg_sleep(300)";
+    const rows: [string, Uint8Array[]][] = [
+      ["a cycle", cycle(["", sleep])],
+      ["a named statement", cycle(["sleep", sleep])],
+      ["a query behind a savepoint", [f.Q("SAVEPOINT a; ROLLBACK TO a"), f.Q(sleep)]],
+      ["more behind it", [f.Q(sleep), f.Q(insert), ...cycle(["", insert])]],
+    ];
+    for (const [what, messages] of rows) {
+      const client = await open(pooler);
+      await client.query("BEGIN");
+      await client.query(insert);
+      client.send(...messages);
+      await sleeping();
+      client.send(f.X());
+      await backendsWhere(postgres, 0, "state <> 'idle'");
+      const next = await open(pooler);
+      assert.equal(await next.query("SELECT who FROM marks"), [], what);
+      await next.end();
+    }
+  });
+
+  test(`${mode} pooling: what may be committed is done behind a good-bye`, async () => {
+    const pooler = poolers[mode];
+    const slow = "INSERT INTO marks SELECT 'done' FROM pg_sleep(0.3)";
+    const commit = [f.P("", "COMMIT"), f.B(), f.E()];
+    const rows: [string, Uint8Array[]][] = [
+      ["COMMIT", [f.Q(slow), f.Q("COMMIT")]],
+      ["END in one text", [f.Q(`${slow}; END`)]],
+      ["COMMIT AND CHAIN", [f.Q(`${slow}; COMMIT AND CHAIN`)]],
+      ["a new transaction", [f.Q(`ROLLBACK; ${slow}`)]],
+      ["COMMIT in a cycle", [f.Q(slow), ...commit, f.S()]],
+      ["COMMIT in the same cycle", [f.P("", slow), f.B(), f.E(), ...commit, f.S()]],
+      ["COMMIT by its name", [f.Q(slow), f.B("", "commit"), f.E(), f.S()]],
+      ["a portal bound before", [f.Q(slow), f.E("before"), f.S()]],
+      ["a large text", [f.Q(`${slow} -- ${"x".repeat(200_000)}\n; COMMIT`)]],
+    ];
+    for (const [what, messages] of rows) {
+      const client = await open(pooler);
+      assert.is(await ask(client, [f.P("commit", "COMMIT"), f.S()]), "1 Z(I)");
+      await client.query("BEGIN");
+      if (what === "a portal bound before") {
+        assert.is(await ask(client, [f.B("before", "commit"), f.S()]), "2 Z(T)");
+      }
+      client.send(...messages, f.X());
+      await client.closed;
+      const next = await open(pooler);
+      assert.equal(await next.query("SELECT who FROM marks"), [["done"]], what);
+      await next.query("TRUNCATE marks");
+      await next.end();
+    }
   });
 
   test(`${mode} pooling: a crowd that vanishes leaves nothing, and its servers`, async () => {
