@@ -74,6 +74,20 @@ test("read() ignores options as a whole where it is listed", () => {
   );
 });
 
+test("read() refuses a kind of replication that there is not in PostgreSQL's words", () => {
+  for (const [value, said] of [["junk", "junk"], ["", ""], ["\u00e9", "??"]] as const) {
+    const { code, message, hint } = read([["replication", value]]).parameterRefusal!;
+    assert.equal(
+      [code, message, hint],
+      [
+        "22023",
+        `invalid value for parameter "replication": "${said}"`,
+        'Valid values are: "false", 0, "true", 1, "database".',
+      ],
+    );
+  }
+});
+
 test("read() takes a bounded number of extras, from both places", () => {
   const pairs = Array.from({ length: 50 }, (_, i): [string, string] => [`own.p${i}`, "v"]);
   assert.is(read(pairs).parameters.extras.length, 50);

@@ -80,13 +80,14 @@ export class StartupReader {
     } else if (utf8.encode(packet.database).length > databaseMaxBytes) {
       refusal = { code: "08P01", message: "database name too long" };
     }
-    const replication = replicationOf(packet.parameters.get("replication") ?? "off");
+    const asksFor = packet.parameters.get("replication") ?? "off";
+    const replication = replicationOf(asksFor);
     const isPlain = replication === null;
     const values = this.#tracker.names.map((): string | null => null);
     const asked: Asked = { values, extras: new Map() };
     // What a replication client asks for is between it and its own server.
     const parameterRefusal = replication === "invalid"
-      ? { code: "22023", message: 'invalid value for parameter "replication"' }
+      ? invalidReplication(asksFor)
       : isPlain
       ? this.#takeParameters(packet, asked)
       : null;
@@ -169,6 +170,16 @@ function asciiOnly(text: string): string {
     utf8.encode(text),
     (byte) => byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "?",
   ).join("");
+}
+
+/** In PostgreSQL's words. */
+function invalidReplication(value: string): Refusal {
+  const said = asciiOnly(value).slice(0, 64);
+  return {
+    code: "22023",
+    message: `invalid value for parameter "replication": "${said}"`,
+    hint: 'Valid values are: "false", 0, "true", 1, "database".',
+  };
 }
 
 /** As PostgreSQL reads it: `database` as it stands here, or a boolean, which may be cut and in any case. */
