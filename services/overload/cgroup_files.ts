@@ -73,3 +73,10 @@ export function cpuHomeOf(proc: Proc, pid: number, root = "/"): CpuHome | string
     ? { folder, version: 2 }
     : `cgroup "/${folder}" has no cpu controller, wanted Delegate=cpu in the unit of PostgreSQL`;
 }
+
+/** The process id of the monitor whose tree of cgroups a process is in; null: it is in none. */
+export function monitorOf(proc: Proc, pid: number): number | null {
+  const steps = (proc.text("proc", `${pid}`, "cgroup") ?? "").split(/[/\n]/);
+  const own = steps.map((step) => treeName.exec(step)?.[1]).find((id) => id !== undefined);
+  return own === undefined ? null : Number(own);
+}

@@ -51,9 +51,10 @@ const roundsMax = 50;
 export class CgroupError extends Error {
   readonly code: string;
 
+  /** `path`: as `CpuHome` has them. */
   constructor(what: string, path: string, cause: unknown) {
     const { code = "", message } = cause as { code?: string; message?: string };
-    super(`${what} "${path}": ${code === "" ? message : code}`);
+    super(`${what} "/${path}": ${code === "" ? message : code}`);
     this.code = code;
   }
 }

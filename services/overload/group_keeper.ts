@@ -12,7 +12,7 @@ import type { Config } from "../../shared/config/mod.ts";
 import { boundsMemory, dividesCpu } from "../../shared/groups/mod.ts";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { leaderOf, servesClient } from "./backend_title.ts";
-import { cgroupFiles, cpuHomeOf } from "./cgroup_files.ts";
+import { cgroupFiles, cpuHomeOf, monitorOf } from "./cgroup_files.ts";
 import { CgroupError, type CpuHome, CpuTree, type Placement } from "./cpu_tree.ts";
 import { type Claim, GroupBook } from "./group_book.ts";
 import type { Proc, ProcessEntry } from "./proc.ts";
@@ -92,6 +92,7 @@ export class GroupKeeper {
     const [postmaster] = pids;
     const divides = dividesCpu(groups);
     if (!divides) {
+      if (this.#tree !== null) this.#log.info("no longer dividing CPU among resource groups");
       this.#closeTree();
       if (postmaster !== undefined) this.#clearAway(postmaster);
     }
@@ -182,7 +183,7 @@ export class GroupKeeper {
     this.#closeTree();
     const home = cpuHomeOf(this.#proc, postmaster);
     if (typeof home === "string") {
-      throw new CgroupError("find a place", "for cgroups", { message: home });
+      throw new CgroupError("make cgroups for", `proc/${postmaster}`, { message: home });
     }
     const tree = this.#newTree(home);
     tree.open();
@@ -191,6 +192,14 @@ export class GroupKeeper {
       cgroup: `/${tree.base}`,
       version: home.version,
     });
+    // Those of monitors that are gone were cleared away.
+    const rival = monitorOf(this.#proc, postmaster);
+    if (rival !== null && rival !== process.pid) {
+      this.#log.warning(
+        `the monitor with process id ${rival} divides CPU of this PostgreSQL as well, and each takes backends from the ` +
+          "other: wanted one monitor with several --database",
+      );
+    }
     return tree;
   }
 

@@ -207,16 +207,16 @@ export class GroupsReader {
     const rules = [...this.#rules.values()].map(({ entry, item }) => new Reach(entry, item));
     rules.forEach((rule, index) => {
       const before = rules.slice(0, index).find((earlier) => earlier.covers(rule));
-      if (before !== undefined) {
+      if (rule.contradictsItself) {
+        this.#warnings.add(
+          rule.entry,
+          `rule ${quote(rule.entry.key)} matches nothing: its conditions exclude each other`,
+        );
+      } else if (before !== undefined) {
         this.#warnings.add(
           rule.entry,
           `rule ${quote(rule.entry.key)} is never reached: ` +
             `rule ${quote(before.entry.key)} takes all that it matches`,
-        );
-      } else if (rule.contradictsItself) {
-        this.#warnings.add(
-          rule.entry,
-          `rule ${quote(rule.entry.key)} matches nothing: its conditions exclude each other`,
         );
       }
     });

@@ -216,6 +216,14 @@ test("rules that are never reached are found", () => {
   }
 });
 
+test("a rule that matches nothing is called that, also where an earlier one would take it", () => {
+  const rules = "r0 = user=a group=a\nr1 = user=a user=b group=a";
+  const { warnings } = read(`[groups]\na =\n[group_rules]\n${rules}\n`);
+  assert.equal(warnings, [
+    `5: rule "r1" matches nothing: its conditions exclude each other`,
+  ]);
+});
+
 test("unmatched_group has to be a group, and leads to it", () => {
   const text = "[groups]\nreports =\n";
   assert.equal(read(text, "reports").warnings, []);

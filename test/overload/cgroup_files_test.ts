@@ -2,7 +2,7 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { cpuHomeOf } from "../../services/overload/cgroup_files.ts";
+import { cpuHomeOf, monitorOf } from "../../services/overload/cgroup_files.ts";
 import type { CpuHome } from "../../services/overload/cpu_tree.ts";
 import { Proc } from "../../services/overload/proc.ts";
 import { assert, suite } from "../support/harness.ts";
@@ -62,6 +62,19 @@ tests("cpuHomeOf() finds the cgroup of either version, that of a tree of ours le
     const found = cpuHomeOf(new Proc(root), 7, root);
     if (wanted instanceof RegExp) assert.match(found as string, wanted);
     else assert.equal(found, wanted);
+  }
+});
+
+tests("monitorOf() is the monitor that has moved a process", () => {
+  const rows: [string, number | null][] = [
+    [`4:cpu,cpuacct:/${service}\n0::/\n`, null],
+    [`4:cpu,cpuacct:/${service}/pgweir-70-7/group.a/own\n0::/\n`, 70],
+    [`0::/${service}/pgweir-70-7/rest\n`, 70],
+    ["0::/pgweir-70-7.service\n", null],
+    ["", null],
+  ];
+  for (const [text, wanted] of rows) {
+    assert.is(monitorOf(new Proc(rootOf({ "proc/7/cgroup": text })), 7), wanted);
   }
 });
 

@@ -203,7 +203,7 @@ for (const version of [1, 2] as const) {
     files.refusal = "EACCES";
     assert.throws(
       () => tree().open(),
-      (error: Error) => error.message === `make "${base}": EACCES`,
+      (error: Error) => error.message === `make "/${base}": EACCES`,
     );
     files.refusal = "";
     assert.equal(files.paths, noTrace);

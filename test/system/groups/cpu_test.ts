@@ -181,6 +181,7 @@ tests(
     write(text.replaceAll(/cpu_shares=\d+/g, "cpu_shares=1024"));
     await until("no cgroups", () => traceOf(monitor!.pid, home).length === 0, patienceMs);
     assert.equal(b.map(cgroupOf), b.map(() => home));
+    await until("it to say so", () => /no longer dividing CPU/.test(monitor!.stderr()), patienceMs);
     write(text);
     await placed(b, "/group.b/own");
   },
@@ -200,6 +201,16 @@ tests("after SIGKILL the next monitor clears away; at its end nothing is left", 
   const all = [postgres.pid, ...childrenOf(postgres.pid)];
   assert.equal(all.map(cgroupOf), all.map(() => home));
   assert.equal((await host.backendsOf("b")).length, clientsOfEach);
+});
+
+tests("a second monitor of one PostgreSQL says that there is another", async () => {
+  const first = monitor = await host.monitor(pooler);
+  await placed([postgres.pid], "/rest");
+  const second = await host.monitor(pooler);
+  const said = new RegExp(`process id ${first.pid} divides CPU of this PostgreSQL as well`);
+  await until("a warning", () => said.test(second.stderr()), patienceMs);
+  await second.stop();
+  await first.stop();
 });
 
 tests("one that divides nothing clears away after SIGKILL, too", async () => {
@@ -230,7 +241,7 @@ tests("without the right it says what is missing, once, and all else works", asy
   );
   assert.match(
     log(),
-    /divide CPU among resource groups: make .*: EROFS, wanted the right to make cgroups there: run the monitor as root, or .*Delegate=cpu/,
+    /divide CPU among resource groups: make "\/sys\/.*: EROFS, wanted the right to make cgroups there: run the monitor as root, or .*Delegate=cpu/,
   );
   assert.match(
     log(),
