@@ -8,8 +8,8 @@ export interface AlarmRule {
   readonly durationMs: number;
 }
 
-/** raise and clear: it changed by this value. */
-export type AlarmStep = "raise" | "clear" | null;
+/** raise and clear: it changed by this value; off: there is no such warning any more, whatever the value is. */
+export type AlarmStep = "raise" | "clear" | "off" | null;
 
 export class Alarm {
   #active = false;
@@ -24,7 +24,9 @@ export class Alarm {
   take(value: number | null, now: number, rule: AlarmRule): AlarmStep {
     if (rule.warn === 0) {
       this.#since = null;
-      return this.#active ? this.#turn(false) : null;
+      if (!this.#active) return null;
+      this.#active = false;
+      return "off";
     }
     if (value === null) return null;
     const clear = Math.min(rule.clear, rule.warn);

@@ -198,6 +198,11 @@ export class Monitor implements BusService {
       this.#log.warning(
         `${what} in use is ${percent(value)}, above ${percent(warn)} for ${seconds} s`,
       );
+    } else if (step === "off") {
+      this.#log.info(
+        `the warning of ${what} in use above ${percent(warn)} is cleared: it was switched off ` +
+          `(${kind}_overload_warn_ratio = 0)`,
+      );
     } else {
       this.#log.info(
         `${what} in use is ${percent(value)} again, the warning at ${percent(clear)} is cleared`,

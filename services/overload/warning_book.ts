@@ -10,7 +10,7 @@ export type Uses = Readonly<Record<WarningKind, number | null>>;
 
 /** A warning that was raised or cleared just now. */
 export interface WarningChange {
-  readonly step: "raise" | "clear";
+  readonly step: "raise" | "clear" | "off";
   readonly warning: OverloadWarning;
   readonly durationMs: number;
 }
@@ -64,9 +64,15 @@ export class WarningBook {
     }
     const held = this.#warnings.find((one) => one.kind === kind && one.clearedAt === null);
     if (held === undefined) return null;
-    const clearedAt = step === "clear" ? time : null;
-    const warning = { ...held, value: use ?? held.value, clearedAt };
+    const ends = step === "clear" || step === "off";
+    const warning = {
+      ...held,
+      value: use ?? held.value,
+      clearedAt: ends ? time : null,
+      // One that is switched off ends as it was.
+      ...(step === "off" ? {} : { warn, clear }),
+    };
     this.#warnings = this.#warnings.map((one) => one === held ? warning : one);
-    return step === "clear" ? { step, warning, durationMs } : null;
+    return ends ? { step, warning, durationMs } : null;
   }
 }

@@ -226,7 +226,10 @@ tests("a use that is high is warned of until it is not, in the log and on the bu
   assert.is(monitor.stderr().includes("is cleared"), false);
   write("cpu_overload_warn_ratio = 0", "cpu_overload_duration_seconds = 0");
   monitor.signal("SIGHUP");
-  await until("its end", line("is cleared"));
+  await until(
+    "its end",
+    line("above 20 % is cleared: it was switched off (cpu_overload_warn_ratio = 0)"),
+  );
   const cleared = await until(
     "its end",
     () =>

@@ -75,11 +75,11 @@ tests("an alarm is raised and cleared after its duration, without a break", () =
 });
 
 tests(
-  "an alarm that is turned off is cleared, and a clear ratio above the other one is that",
+  "an alarm that is turned off says so, and a clear ratio above the other one is that",
   () => {
     const alarm = new Alarm();
     assert.is(alarm.take(1, 0, { ...rule, durationMs: 0 }), "raise");
-    assert.is(alarm.take(1, 1, { ...rule, warn: 0 }), "clear");
+    assert.is(alarm.take(1, 1, { ...rule, warn: 0 }), "off");
     assert.is(alarm.take(1, 2, { ...rule, warn: 0 }), null);
     const odd = { warn: 0.5, clear: 0.9, durationMs: 0 };
     assert.is(alarm.take(0.7, 3, odd), "raise");
@@ -108,6 +108,21 @@ tests("the book tells what changed, and keeps what was", () => {
   assert.equal(third?.warning, { ...memory, clearedAt: 7000, value: 0.1 });
   book.take({ cpu: 0.99, memory: 0.2 }, 1600, 7100, settings);
   assert.equal(book.warnings, [third?.warning, { ...cpu, value: 0.99 }]);
+});
+
+tests("a warning that holds has the ratios of now; switched off it ends with its last ones", () => {
+  const book = new WarningBook();
+  const within = { cpu: null, memory: 0.55 };
+  const [raised] = book.take(within, 0, 5000, settings);
+  const other = { ...settings, memoryOverloadWarnRatio: 0.3, memoryOverloadClearRatio: 0.2 };
+  assert.equal(book.take(within, 1, 5001, other), []);
+  const now = { ...raised!.warning, warn: 0.3, clear: 0.2 };
+  assert.equal(book.warnings, [now]);
+  const off = { ...settings, memoryOverloadWarnRatio: 0 };
+  const ended = { ...now, clearedAt: 5002 };
+  const unknown = { cpu: null, memory: null };
+  assert.equal(book.take(unknown, 2, 5002, off), [{ step: "off", warning: ended, durationMs: 0 }]);
+  assert.equal(book.warnings, [ended]);
 });
 
 tests("the book is bounded", () => {
