@@ -174,13 +174,16 @@ export class Overload {
       0,
     );
     if (strongest !== null) {
-      const { share, source } = strongest;
+      const { share, source, value } = strongest;
+      const reason = source.scope === "worker"
+        ? `${source.reason} of ${value.toFixed(0)} ms`
+        : source.reason;
       const where = source.database ?? (source.name === "" ? "this worker" : source.name);
       this.#plane.control.log(
         "warning",
         `overload of ${where}: new work is refused with probability ${
           share.probability.toFixed(2)
-        }: ${source.reason}`,
+        }: ${reason}`,
       );
     } else {
       const count = shed - this.#shedBefore;

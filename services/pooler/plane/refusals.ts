@@ -294,8 +294,9 @@ export function overloaded(
     detail:
       `${value}: ${work} are refused from ${share.min} on, all of them from ${share.max} on, ` +
       `now with probability ${share.probability.toFixed(2)}`,
-    hint:
-      "Nothing of it was executed: try again after a pause, and a longer one after each attempt",
+    hint: work === "transactions"
+      ? "Nothing of it was executed: try again after a pause, and a longer one after each attempt"
+      : "Try again after a pause, and a longer one after each attempt",
   };
 }
 

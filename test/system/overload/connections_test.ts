@@ -73,7 +73,8 @@ async function answerTo(
     client.startup({ user, database, ...parameters });
     const message = await client.message();
     if (message?.type !== 0x45) return String.fromCharCode(message?.type ?? 0);
-    const { severity, code, message: text } = parseErrorFields(message.body);
+    const { severity, code, message: text, hint } = parseErrorFields(message.body);
+    assert.is(hint, "Try again after a pause, and a longer one after each attempt");
     assert.is(await client.repliesUntilClosed(), "closed");
     return `${severity} ${code} ${text}`;
   } finally {

@@ -291,6 +291,8 @@ tests("limits on the lag follow a reload on every worker, and shed by what it is
       return await client.replies() === shed;
     });
   }
+  const line = /overload of this worker: new work .*: event loop lag of \d+ ms/;
+  await until("the log to say by how much", () => line.test(pooler.log()));
   await reload({});
   await everywhere("no bound", (rows) => ofWorker(rows).every(({ reason }) => reason === null));
   for (let i = 0; i < 20; i++) assert.equal(await answers(), [good, good]);
