@@ -72,7 +72,7 @@ const wanted: Readonly<Record<string, string>> = {
   users: "name s, pool_size s, reserve_pool_size s, pool_mode s, max_user_connections i, " +
     "current_connections i, max_user_client_connections i, current_client_connections i",
   version: "version s",
-  warnings: "time T, host s, kind s, value s, warn_ratio s, clear_ratio s, cleared T",
+  warnings: "time T, host s, kind s, value s, warn_ratio s, clear_ratio s, cleared T, monitor s",
   worker: "worker_id i, incarnation q, index i, count i, pid i, runtime s, version s, uptime q, " +
     "clients i, servers i, cancels_sent q, cancels_unknown q, cancels_idle q, cancels_busy q, " +
     "cancels_unanswered q",

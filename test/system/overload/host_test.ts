@@ -262,8 +262,16 @@ tests("warnings of all monitors are shown, the oldest first", async () => {
       kind: "memory",
       ...rest,
       cleared: "2026-05-06 07:08:09 UTC",
+      monitor: "monitor-2",
     },
-    { time: "2026-05-06 07:08:09 UTC", host: "here", kind: "cpu", ...rest, cleared: null },
+    {
+      time: "2026-05-06 07:08:09 UTC",
+      host: "here",
+      kind: "cpu",
+      ...rest,
+      cleared: null,
+      monitor: "monitor-1",
+    },
   ]);
 });
 

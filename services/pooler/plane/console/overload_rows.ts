@@ -76,16 +76,17 @@ function databasesOf(plane: PlaneView, source: Source): (string | null)[] {
 }
 
 export const warningColumns = columnsOf(
-  "time T, host s, kind s, value s, warn_ratio s, clear_ratio s, cleared T",
+  "time T, host s, kind s, value s, warn_ratio s, clear_ratio s, cleared T, monitor s",
 );
 
 export function* warningRows({ plane }: Moment): Generator<Row> {
-  const all = [...plane.overload.warnings.values()].flatMap(({ said: { host, warnings } }) =>
-    warnings.map((warning) => ({ host, ...warning }))
-  );
-  for (const { host, kind, raisedAt, clearedAt, value, warn, clear } of all.sort(byTime)) {
+  const all = [...plane.overload.warnings.values()].flatMap((
+    { said: { host, monitor, warnings } },
+  ) => warnings.map((warning) => ({ host, monitor, ...warning })));
+  for (const { host, monitor, kind, raisedAt, clearedAt, value, warn, clear } of all.sort(byTime)) {
     const cleared = clearedAt === null ? null : timestamp(clearedAt);
-    yield [timestamp(raisedAt), host, kind, shown(value), shown(warn), shown(clear), cleared];
+    const figures = [value, warn, clear].map(shown);
+    yield [timestamp(raisedAt), host, kind, ...figures, cleared, monitor];
   }
 }
 
