@@ -107,7 +107,7 @@ interface Holder {
 
 type Parts = Pick<Config, "settings" | "databases" | "fallbackDatabase" | "groups">;
 
-/** Warns of bounds that refuse nothing, where somebody has set them. */
+/** Warns of bounds that refuse nothing, and of ratios the wrong way round, where somebody has set them. */
 export function checkBounds(
   config: Parts,
   warnings: Findings,
@@ -133,6 +133,21 @@ export function checkBounds(
       ? null
       : contradiction([settings], key, name);
     if (problem !== null) warnings.add(placeOf("pgbouncer", `min_${name}`), problem);
+  }
+  for (const use of ["cpu", "memory"] as const) {
+    const isCpu = use === "cpu";
+    const warn = isCpu
+      ? config.settings.cpuOverloadWarnRatio
+      : config.settings.memoryOverloadWarnRatio;
+    const clear = isCpu
+      ? config.settings.cpuOverloadClearRatio
+      : config.settings.memoryOverloadClearRatio;
+    const name = `${use}_overload_warn_ratio`;
+    if (warn === 0 || clear <= warn) continue;
+    warnings.add(
+      placeOf("pgbouncer", name),
+      `${use}_overload_clear_ratio = ${clear} is above ${name} = ${warn}: warnings are cleared below ${warn}`,
+    );
   }
   const spared = "shed=never: its bounds on overload have no effect";
   for (const { name, bounds, shed } of all) {

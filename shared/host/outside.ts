@@ -2,6 +2,7 @@
 // them what a worker would make, and letting go of it again; PAM; folders to write to, users and groups of the host.
 
 import { accessSync, constants, statSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
 import {
   clientTlsPlan,
@@ -129,6 +130,21 @@ function lookUp(find: (name: string) => unknown, name: string): string | null {
   }
 }
 
+/** Of a monitor's threshold that all CPUs of this host together do not come to, so that nothing is ever refused. */
+function thresholdWarnings(settings: Settings): Found[] {
+  const setting = "os_cpu_busy_time_threshold";
+  const { osCpuBusyTimeThreshold: threshold, overloadIntervalMs } = settings;
+  const isOn = settings.maxOsCpuWaitTimeRatioToThrow > 0 ||
+    settings.maxOsCpuWaitTimeRatioToDropConnection > 0;
+  const cpus = availableParallelism();
+  const most = overloadIntervalMs * 1000 * cpus;
+  if (!isOn || threshold <= most) return [];
+  const message =
+    `${setting} = ${threshold}: in an overload_interval the ${cpus} CPUs of this host do no more than ` +
+    `${most} microseconds of work: nothing is refused by os_cpu_wait_time_ratio here`;
+  return [{ setting, message }];
+}
+
 function placed(loaded: LoadedFile, found: readonly Found[]): Problem[] {
   return found.map(({ setting, message }) => ({ ...loaded.placeOf(setting), message }));
 }
@@ -148,9 +164,11 @@ export function loadWithFiles(
   readFile: ReadFile = readFromDisk,
   user: string | null = null,
 ): LoadedFile {
-  const loaded = loadConfig(path, readFile);
-  const { config, settings } = loaded;
-  if (settings === null) return loaded;
+  const read = loadConfig(path, readFile);
+  const { config, settings } = read;
+  if (settings === null) return read;
+  const warnings = [...read.warnings, ...placed(read, thresholdWarnings(settings))];
+  const loaded = { ...read, warnings };
   const found = [
     ...tlsFileProblems(settings),
     ...logProblem(settings),

@@ -48,6 +48,14 @@ const rows: readonly Row[] = [
     warnings: [`${min} = 6 is not below ${max} = 6: ${nothing}`],
   },
   { settings: `${min} = 6`, warnings: [`${min} = 6 is not below ${max} = 0: ${nothing}`] },
+  { settings: "cpu_overload_warn_ratio = 0.8\nmemory_overload_clear_ratio = 0.9", warnings: [] },
+  {
+    settings: "cpu_overload_warn_ratio = 0.5\nmemory_overload_warn_ratio = 0.6",
+    warnings: [
+      "cpu_overload_clear_ratio = 0.8 is above cpu_overload_warn_ratio = 0.5: warnings are cleared below 0.5",
+      "memory_overload_clear_ratio = 0.8 is above memory_overload_warn_ratio = 0.6: warnings are cleared",
+    ],
+  },
   // It is what the database has its lower bound from.
   { settings: `${min} = 6`, database: `${max}=9`, warnings: [] },
   { settings: `${min} = 2\n${max} = 6`, database: `${max}=0`, warnings: [] },

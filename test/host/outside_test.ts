@@ -1,6 +1,7 @@
 // What a file names that is not on this host, or not as it is said: all of it at once, each with the line it stands in.
 
 import { mkdirSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { loadConfig, problemText } from "../../shared/config/mod.ts";
 import { loadWithFiles, reloadProblems } from "../../shared/host/mod.ts";
@@ -96,6 +97,22 @@ test("loadWithFiles() names all that is wrong with TLS at once, beside what the 
   for (const [index, text] of starting.entries()) {
     assert.ok(found[index]?.startsWith(text), `${found[index]}, not ${text}`);
   }
+});
+
+test("a threshold of CPU work that this host's CPUs do not come to is warned of", () => {
+  const bound = "max_os_cpu_wait_time_ratio_to_throw = 2";
+  const warningsOf = (lines: readonly string[]) =>
+    loadWithFiles(file(["overload_interval = 0.5", ...lines])).warnings
+      .filter(({ message }) => message.startsWith("os_cpu_busy_time_threshold"))
+      .map(({ line, message }) => `${line}: ${message}`);
+  const most = availableParallelism() * 500_000;
+  assert.equal(warningsOf([bound, `os_cpu_busy_time_threshold = ${most}`]), []);
+  const tooMuch = `os_cpu_busy_time_threshold = ${most + 1}`;
+  assert.equal(warningsOf([tooMuch]), []);
+  const [warning, ...more] = warningsOf([bound, tooMuch]);
+  assert.match(warning!, `8: ${tooMuch}: in an overload_interval the `);
+  assert.match(warning!, `no more than ${most} microseconds of work: nothing is refused`);
+  assert.is(more.length, 0);
 });
 
 test("reloadProblems() are those of the log file, not of what changes with a restart", () => {
