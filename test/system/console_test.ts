@@ -451,6 +451,7 @@ tests("a statistics user sees everything but FDS, and changes nothing", async ()
   }
   const logged = /: pgbouncer\/watcher@\S+ pooler error: admin access needed$/m;
   await until("the log", () => logged.test(pgweir.log()));
+  assert.match(pgweir.log(), /\] ERROR admin access needed$/m);
   await console.end();
   assert.is(pgweir.end, null);
 });

@@ -4,8 +4,10 @@
 // Invariant: a server is not reused before PostgreSQL has closed every cancel connection for it.
 
 import type { CancelOutcome } from "../../../shared/bus/mod.ts";
+import { CONSOLE_DATABASE } from "../../../shared/config/mod.ts";
 import { Errno, type Stream, type Timer } from "../../../shared/sys/mod.ts";
 import { cancelKeyWorker, cancelRequest, sameSecret } from "../../../shared/wire/mod.ts";
+import { cancelledText } from "./log_lines.ts";
 import { IN_AT, IN_SIZE } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
 import { dial, type DialOwner } from "./dial.ts";
@@ -76,14 +78,13 @@ export class Cancels {
   request(connection: ClientSession, processId: number, secret: Uint8Array): void {
     const worker = cancelKeyWorker(processId, secret);
     this.requesters.add(connection);
+    const target = this.#plane.keys.get(processId);
     const end = (outcome: CancelOutcome | null) => {
       this.requesters.delete(connection);
       this.counts[outcome ?? "unanswered"]++;
-      connection.close(
-        outcome === "sent"
-          ? "successfully sent cancel request"
-          : `failed cancel request: ${outcome ?? "no answer from its worker"}`,
-      );
+      // Its secret was right: the log may name the database, of a client of this worker.
+      if (outcome === "sent" && target !== undefined) connection.database = target.database;
+      connection.close(cancelledText(outcome, target?.database === CONSOLE_DATABASE));
     };
     if (worker === this.#plane.seat.workerId) this.perform(processId, secret, end);
     else if (worker < 0) end("unknown");

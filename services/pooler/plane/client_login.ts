@@ -576,12 +576,16 @@ export class ClientLogin implements Entrant {
       }
       case "saslFinal": {
         const result = step.exchange.final(body);
-        if (!result.ok) {
-          this.#refuse({ code: result.sqlstate, message: result.message });
-          return;
-        }
-        if (credential.isMock) {
-          this.#refuse(refusals.saslFailed);
+        if (!result.ok || credential.isMock) {
+          const refusal = result.ok
+            ? refusals.saslFailed
+            : { code: result.sqlstate, message: result.message };
+          if (refusal.code === refusals.saslFailed.code) {
+            const { control } = this.#client.plane;
+            const { message } = refusals.passwordFailed;
+            control.log("error", `${clientLabel(this.#client)} ${message}`);
+          }
+          this.#refuse(refusal);
           return;
         }
         credential.onScramProof(result.secret, result.clientKey);

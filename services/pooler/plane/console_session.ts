@@ -46,7 +46,10 @@ export class ConsoleSession {
           this.#conversation.show(gathered);
           this.#turn();
         }),
-      refused: ({ message }) => plane.logRefusal(client, message),
+      refused: ({ message }) => {
+        plane.control.log("error", message);
+        plane.logRefusal(client, message);
+      },
     });
     plane.consoleStats.totals[Counter.logins]!++;
   }

@@ -2,6 +2,7 @@
 // whether a line is written, and where, is the plane's.
 
 import { Buffer } from "node:buffer";
+import type { CancelOutcome } from "../../../shared/bus/mod.ts";
 import { CONSOLE_DATABASE, lookupDatabase } from "../../../shared/config/mod.ts";
 import {
   Errno,
@@ -71,6 +72,31 @@ export function badHeaderText(bytes: Uint8Array, at: number, end: number): strin
 export function goneText(result: number, stream: Stream): string {
   if (result === 0 || result === -Errno.ECONNRESET) return clientGone;
   return stream.reasonOf(-result);
+}
+
+/** What became of a cancel request. */
+export function cancelledText(outcome: CancelOutcome | null, isConsole: boolean): string {
+  switch (outcome) {
+    case "sent":
+      return "successfully sent cancel request";
+    case "idle":
+      return `cancel request for ${isConsole ? "console" : "idle"} client`;
+    case "unknown":
+      return "failed cancel request";
+    case "busy":
+      return "failed cancel request: too many are under way";
+    case null:
+      return "failed cancel request: no answer from its worker";
+  }
+}
+
+/** The first client of a database that is made from the `*` entry. */
+export function newDatabaseText(name: string): string {
+  return `registered new auto-database: ${name}`;
+}
+
+export function droppedDatabaseText(name: string): string {
+  return `dropping database '${name}' as it does not exist anymore or inactive auto-database`;
 }
 
 export function closingText(reason: string, ageMs: number): string {

@@ -49,7 +49,14 @@ import { Departures } from "./departures.ts";
 import { DirectSlots } from "./direct_slots.ts";
 import { Descriptors } from "./descriptors.ts";
 import { listenEach } from "./listen_tcp.ts";
-import { clientLabel, closingText, newServerText, serverLabel } from "./log_lines.ts";
+import {
+  clientLabel,
+  closingText,
+  droppedDatabaseText,
+  newDatabaseText,
+  newServerText,
+  serverLabel,
+} from "./log_lines.ts";
 import { Entrance } from "./entrance.ts";
 import { GroupBackends } from "./group_backends.ts";
 import { GroupMemory } from "./group_memory.ts";
@@ -461,10 +468,18 @@ export class Plane {
     const key = `${database.name}\0${user}`;
     let pool = this.pools.get(key);
     if (pool === undefined) {
+      if (isAutomatic(this.config, database.name) && !this.#hasPoolOf(database.name)) {
+        this.control.log("info", newDatabaseText(database.name));
+      }
       pool = new Pool(this, database, user, this.loginFor(database, user, { credential: own }));
       this.pools.set(key, pool);
     }
     return pool;
+  }
+
+  #hasPoolOf(name: string): boolean {
+    for (const { database } of this.pools.values()) if (database.name === name) return true;
+    return false;
   }
 
   /** What servers of a pool are logged in with; `known` where the auth_file does not have the user. */
@@ -495,8 +510,8 @@ export class Plane {
     const former = this.formerStats.get(name) ?? new PoolStats();
     former.absorb(pool.stats);
     this.formerStats.set(name, former);
-    const isLast = [...this.pools.values()].every(({ database }) => database.name !== name);
-    if (!isLast || !isAutomatic(this.config, name)) return;
+    if (this.#hasPoolOf(name) || !isAutomatic(this.config, name)) return;
+    this.control.log("warning", droppedDatabaseText(name));
     this.formerStats.delete(name);
     this.notifier.forget(name, refusals.databaseRemoved);
     const leaf = clientsDbLeaf(name);

@@ -10,6 +10,7 @@ import {
 } from "../../../shared/config/mod.ts";
 import { tlsKept } from "../../../shared/console/mod.ts";
 import { isSocketDir } from "./dial.ts";
+import { droppedDatabaseText } from "./log_lines.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -17,7 +18,12 @@ import { type Refusal, refusals } from "./refusals.ts";
 export function applyConfig(plane: Plane, config: Config): void {
   const running = plane.config;
   const remaining = (name: string) => remainingDatabase(running, config, name);
+  const known = new Set(running.databases.keys());
+  for (const { database } of plane.pools.values()) known.add(database.name);
   plane.setConfig(config);
+  for (const name of known) {
+    if (remaining(name) === null) plane.control.log("warning", droppedDatabaseText(name));
+  }
   const { problem, serversOutdated } = plane.tls.renew(config.settings);
   if (problem !== null) plane.control.log("error", `${tlsKept}: ${problem}`);
   for (const [key, pool] of [...plane.pools]) {

@@ -4,6 +4,8 @@
 
 import { type Lease, reserveLeaf } from "../../../shared/ledger/mod.ts";
 import type { LeaseOwner } from "./budget.ts";
+import { ClientSession } from "./client.ts";
+import { clientLabel, serverLabel } from "./log_lines.ts";
 import type { Pool, SlotHolder } from "./pool.ts";
 import type { Refusal } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
@@ -55,7 +57,11 @@ export class Reserve implements LeaseOwner, SlotHolder {
 
   opened(server: ServerConnection): void {
     this.#servers.add(server);
-    this.#pool.plane.logPool(this.#pool, "taking connection from reserve_pool");
+    // For whom: who waits longest, or else, for a look-up of a user, the server.
+    const { firstWaiter, plane } = this.#pool;
+    const isClient = firstWaiter instanceof ClientSession;
+    const label = isClient ? clientLabel(firstWaiter) : serverLabel(server);
+    plane.control.log("warning", `${label} taking connection from reserve_pool`);
   }
 
   // --- slots

@@ -8,7 +8,7 @@ import { startPgbouncer } from "../../support/pgbouncer.ts";
 import { startPgweir } from "../../support/pgweir.ts";
 import type { Pooler } from "../../support/pooler.ts";
 import { startPostgres } from "../../support/postgres.ts";
-import { RawClient } from "../../support/raw_client.ts";
+import { RawClient, sendCancel } from "../../support/raw_client.ts";
 
 needs("pgbouncer");
 
@@ -222,6 +222,92 @@ test("the start says where it listens, the end of a period its statistics", asyn
     );
     await until("the statistics", () => stats.test(pooler.log()));
   }
+});
+
+// What 1.18 has other words for, or none: in those of 1.24, which programs such as fail2ban look for.
+const auto = await startPgweir({
+  ini: {
+    databases: {
+      kept: server,
+      gone: server,
+      "*": `host=127.0.0.1 port=${postgres.port} dbname=postgres`,
+    },
+    pgbouncer: {
+      auth_type: "scram-sha-256",
+      autodb_idle_timeout: 1,
+      pool_mode: "transaction",
+      stats_users: "watcher",
+    },
+  },
+  userlist: { postgres: "secret", admin: "secret", watcher: "secret" },
+});
+
+test.after(async () => void await auto.stop());
+
+async function says(line: RegExp | string): Promise<void> {
+  const has = () => typeof line === "string" ? auto.log().includes(line) : line.test(auto.log());
+  await until(`the line ${line}`, has);
+}
+
+test("a wrong SCRAM password, of whoever", async () => {
+  await leaves(auto, { password: "no", database: "kept" });
+  await says(
+    / ERROR C-0x[0-9a-f]+: kept\/postgres@127\.0\.0\.1:\d+ password authentication failed\n/,
+  );
+  await says(/ pooler error: SASL authentication failed\n/);
+  await leaves(auto, { user: "who", database: "kept" });
+  await says(/ ERROR C-0x[0-9a-f]+: \S+\/who@127\.0\.0\.1:\d+ password authentication failed\n/);
+});
+
+test("databases that come from the * entry, and go", async () => {
+  await leaves(auto, { password: "no", database: "any" });
+  await leaves(auto, { database: "any" });
+  await says(" LOG registered new auto-database: any\n");
+  const why = "as it does not exist anymore or inactive auto-database";
+  await says(` WARNING dropping database 'any' ${why}\n`);
+  assert.is(auto.log().split("registered new").length, 2, auto.log());
+  auto.rewrite({
+    databases: { kept: server },
+    pgbouncer: { auth_type: "scram-sha-256", pool_mode: "transaction", stats_users: "watcher" },
+  });
+  const console = await RawClient.login(auto, { ...login, user: "admin", database: "pgbouncer" });
+  await console.query("RELOAD");
+  await says(` WARNING dropping database 'gone' ${why}\n`);
+  assert.not.match(auto.log(), "dropping database 'kept'");
+  await console.end();
+});
+
+test("the console to somebody who is not its admin", async () => {
+  const user = "watcher";
+  const console = await RawClient.login(auto, { ...login, user, database: "pgbouncer" });
+  await console.query("PAUSE").catch(() => {});
+  await says("] ERROR admin access needed\n");
+  await says(/: pgbouncer\/watcher@\S+ pooler error: admin access needed\n/);
+  assert.is(await console.cancel(), "");
+  await says(/\(nouser\)@\S+ closing because: cancel request for console client \(age=/);
+  await console.end();
+});
+
+test("cancel requests", async () => {
+  const client = await RawClient.login(auto, { ...login, database: "kept" });
+  assert.is(await client.cancel(), "");
+  await says(
+    / C-\S+: \(nodb\)\/\(nouser\)@\S+ closing because: cancel request for idle client \(age=/,
+  );
+  const sleep = client.query("SELECT pg_sleep(60)").then(() => "done", String);
+  await until("the query", async () => {
+    const active = "state = 'active' AND query LIKE 'SELECT pg_sleep%'";
+    return (await postgres.query(`SELECT FROM pg_stat_activity WHERE ${active}`)).length > 0;
+  });
+  await client.cancel();
+  assert.match(await sleep, /57014|canceling statement/);
+  await says(
+    / C-\S+: kept\/\(nouser\)@\S+ closing because: successfully sent cancel request \(age=/,
+  );
+  await client.end();
+  const stranger = { processId: 12_345, secret: new Uint8Array(4) };
+  await sendCancel(auto, stranger.processId, stranger.secret);
+  await says(/: \(nodb\)\/\(nouser\)@\S+ closing because: failed cancel request(: .*)? \(age=/);
 });
 
 test.run();

@@ -82,7 +82,7 @@ tests("the reserve is for clients that have waited, and no more than its size", 
   const took = performance.now() - began;
   assert.ok(took >= 990, `${took} ms`);
   await backendsWhere(postgres, 3, idle("plain"));
-  const taken = /db\/plain: taking connection from reserve_pool/;
+  const taken = / WARNING C-0x[0-9a-f]+: db\/plain@\S+ taking connection from reserve_pool$/m;
   await until("the log to say so", () => taken.test(pooler.log()));
   assert.equal(await leases(pooler, "plain"), { pool: "2", reserve: "1" });
   // There is no more of it.
