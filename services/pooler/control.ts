@@ -200,7 +200,8 @@ export class Control {
     process.on("SIGHUP", () => {
       this.#reopenLog();
       this.#logger.info("got SIGHUP, re-reading config");
-      void this.#give({ kind: "reload" });
+      const reload = () => this.#give({ kind: "reload" });
+      void (this.#host === null ? reload() : this.#host.reload(reload));
     });
     const onSignal = (signal: NodeJS.Signals, command: Command) => {
       process.on(signal, () => {

@@ -13,6 +13,7 @@ import {
   markOf,
   readHanded,
   RecordingReader,
+  socketActivationProblem,
   withOptions,
 } from "../../shared/host/mod.ts";
 import { untouched } from "../../shared/console/mod.ts";
@@ -55,7 +56,11 @@ export async function runPooler(
   setProcessName("pgweir pooler");
   try {
     host?.open();
-    if (seat === null) { for (const warning of warnings) logger.warning(problemText(warning)); }
+    if (seat === null) {
+      for (const warning of warnings) logger.warning(problemText(warning));
+      const unused = socketActivationProblem();
+      if (unused !== null) logger.warning(unused);
+    }
     if (seat === null && isMonitored(config)) {
       logger.warning(
         "the bounds of os_cpu_wait_time_ratio and the overload warnings have no effect on a lone worker, which has " +

@@ -15,6 +15,7 @@ import {
   LiveConfig,
   loadWithFiles,
   RecordingReader,
+  socketActivationProblem,
   withOptions,
 } from "../../shared/host/mod.ts";
 import { type Command, Executor, type ShutdownMode } from "../../shared/console/mod.ts";
@@ -176,7 +177,7 @@ export class Up {
       this.#logger.error((error as Error).message);
     }
     this.#logger.info("got SIGHUP, re-reading config");
-    void this.#give({ kind: "reload" });
+    void this.#host?.reload(() => this.#give({ kind: "reload" }));
   }
 
   /** SIGUSR1 and SIGUSR2, as PgBouncer takes them. */
@@ -327,6 +328,8 @@ export class Up {
     this.#live = new LiveConfig(config, reader.texts, options, this.#logger);
     this.#onHost((host) => host.open());
     for (const warning of loaded.warnings) this.#logger.warning(problemText(warning));
+    const unused = socketActivationProblem();
+    if (unused !== null) this.#logger.warning(unused);
     return config;
   }
 

@@ -8,7 +8,7 @@ import type { Config } from "../config/mod.ts";
 import { becomeUser, findUser, redirect, type SystemUser } from "../sys/mod.ts";
 import { LogOutput, logTargets } from "../telemetry/mod.ts";
 import { isInBackground, tellReady } from "./background.ts";
-import { notify } from "./notify.ts";
+import { notify, notifyReloading } from "./notify.ts";
 import { Pidfile, PidfileError } from "./pidfile.ts";
 
 /** What a command line says over the file; PgBouncer's options. */
@@ -39,6 +39,10 @@ export class HostProcess {
   readonly #isDaemon: boolean;
   #pidfile: Pidfile | null = null;
   #user: { readonly name: string; readonly ids: SystemUser } | null = null;
+  /** From ready() to stopping(). */
+  #isServing = false;
+  /** Under way. */
+  #reloads = 0;
   /** A daemon that is ready. */
   #hushed = false;
 
@@ -82,8 +86,23 @@ export class HostProcess {
     if (this.#hushed) redirect(2, this.log.fileDescriptor);
   }
 
+  /** Does a reload, which systemd hears the beginning and the end of: its own waits for it (Type=notify-reload). */
+  async reload(action: () => Promise<void>): Promise<void> {
+    // At the start and at the stop it hears of those.
+    if (!this.#isServing) return await action();
+    this.#reloads++;
+    notifyReloading();
+    try {
+      await action();
+    } finally {
+      this.#reloads--;
+      if (this.#isServing && this.#reloads === 0) notify("READY=1");
+    }
+  }
+
   /** Clients can connect: systemd hears of it, and a daemon lets whoever started it go. */
   ready(): void {
+    this.#isServing = true;
     notify(`READY=1\nMAINPID=${process.pid}`);
     if (!this.#isDaemon) return;
     tellReady();
@@ -117,6 +136,7 @@ export class HostProcess {
 
   /** Clients are about to be sent away. */
   stopping(): void {
+    this.#isServing = false;
     notify("STOPPING=1");
   }
 

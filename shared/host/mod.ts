@@ -17,6 +17,7 @@ export {
 } from "./live_config.ts";
 export { type Handed, handedLine, HandedReader, readHanded } from "./handed.ts";
 export { type NameAnswer, Resolver } from "./resolver.ts";
+export { socketActivationProblem } from "./notify.ts";
 export { ListenHostError, listenHosts } from "./listen_hosts.ts";
 export { Turns } from "./turns.ts";
 export {

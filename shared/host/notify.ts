@@ -1,8 +1,8 @@
-// Tells systemd how far the service is, as `Type=notify` wants to hear it (sd_notify). Nothing is said where
+// Tells systemd how far the service is, as `Type=notify` and `Type=notify-reload` want to hear it (sd_notify). Nothing is said where
 // nobody asks, and a message that cannot be sent is dropped: it is never a reason to fail.
 
 import process from "node:process";
-import { UnixDatagram } from "../sys/mod.ts";
+import { monotonicMicros, UnixDatagram } from "../sys/mod.ts";
 
 const messageBytes = 256;
 const path = process.env["NOTIFY_SOCKET"] ?? "";
@@ -15,4 +15,17 @@ export function notify(state: string): void {
   const socket = new UnixDatagram(path, messageBytes);
   socket.send(new TextEncoder().encode(state));
   socket.close();
+}
+
+/** Without the time systemd could take it for what an earlier reload has said. */
+export function notifyReloading(): void {
+  if (path !== "") notify(`RELOADING=1\nMONOTONIC_USEC=${monotonicMicros()}`);
+}
+
+/** Why sockets that systemd hands over are not used, or null: it hands over none. */
+export function socketActivationProblem(): string | null {
+  const count = process.env["LISTEN_FDS"] ?? "";
+  if (count === "" || count === "0") return null;
+  return "LISTEN_FDS is set: socket activation is not supported, pgweir listens by listen_addr and unix_socket_dir; " +
+    "disable the .socket unit";
 }

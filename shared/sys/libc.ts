@@ -13,6 +13,7 @@ export interface Libc {
   __errno_location(): Pointer;
   accept4(fd: number, address: Pointer | null, length: Pointer | null, flags: number): number;
   bind(fd: number, address: Pointer, length: number): number;
+  clock_gettime(clock: number, time: Pointer): number;
   close(fd: number): number;
   connect(fd: number, address: Pointer, length: number): number;
   dup2(fd: number, target: number): number;
@@ -58,6 +59,7 @@ const signatures: Readonly<Record<keyof Libc, ForeignSignature>> = {
   __errno_location: { parameters: [], result: "pointer" },
   accept4: returnsInt("i32", "pointer", "pointer", "i32"),
   bind: returnsInt("i32", "pointer", "i32"),
+  clock_gettime: returnsInt("i32", "pointer"),
   close: returnsInt("i32"),
   connect: returnsInt("i32", "pointer", "i32"),
   dup2: returnsInt("i32", "i32"),

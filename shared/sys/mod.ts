@@ -11,6 +11,7 @@ export {
 } from "./runtime.ts";
 export { Errno, errnoName, errnoText, SysError } from "./errno.ts";
 export { NativeBuffer } from "./native_buffer.ts";
+export { monotonicMicros } from "./clock.ts";
 export { closeFd } from "./libc.ts";
 export { collectGarbage } from "./garbage.ts";
 export { createEventFd, signalEventFd } from "./event_fd.ts";

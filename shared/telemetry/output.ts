@@ -97,7 +97,7 @@ export class LogOutput {
 function openFile(path: string): { path: string; fd: number; writer: LineWriter } {
   let fd: number;
   try {
-    fd = openSync(path, "a", 0o640);
+    fd = openSync(path, "a", 0o644);
   } catch (error) {
     const { code } = error as { code?: string };
     throw new Error(`open logfile "${path}": ${code ?? error}`);

@@ -1,7 +1,7 @@
 // logfile, syslog and the options -q and -v, of a lone worker and of a supervised host.
 // limit: 360 s
 
-import { existsSync, readFileSync, renameSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import process from "node:process";
 import { assert, suite, until } from "../../support/harness.ts";
@@ -45,6 +45,8 @@ for (const command of ["pooler", "up"]) {
     renameSync(instance.logfile, `${instance.logfile}.1`);
     running.signal("SIGHUP");
     await until("the new file", () => / got SIGHUP/.test(instance.log()));
+    // As PgBouncer's: what ships logs reads it as any user.
+    assert.is(statSync(instance.logfile).mode & 0o777, 0o644 & ~process.umask());
     const before = readFileSync(`${instance.logfile}.1`, "utf8");
     await instance.console("SHOW POOLS");
     await until("the login", () => / LOG C-.* login attempt/.test(instance.log()));

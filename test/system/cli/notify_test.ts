@@ -1,5 +1,6 @@
-// systemd's Type=notify, as in the unit file of Debian's PgBouncer: it hears when clients can connect, and when the
-// service begins to stop; from the process it started, and from no other.
+// systemd's Type=notify, as in the unit file of Debian's PgBouncer, and Type=notify-reload: it hears when clients can
+// connect, when a reload begins and ends, and when the service begins to stop; from the process it started, and from
+// no other.
 // limit: 240 s
 
 import { readFileSync } from "node:fs";
@@ -7,7 +8,8 @@ import { join, resolve } from "node:path";
 import { assert, suite, until } from "../../support/harness.ts";
 import { ManagedProcess } from "../../support/managed_process.ts";
 import { needs } from "../../support/needs.ts";
-import { childrenOf } from "../../support/processes.ts";
+import { childrenOf, signal } from "../../support/processes.ts";
+import { monotonicMicros } from "../../../shared/sys/mod.ts";
 import { Instance } from "./support.ts";
 
 needs("python3-psycopg");
@@ -21,15 +23,26 @@ for (const command of ["pooler", "up"]) {
     const path = join(instance.folder.path, "notify");
     const systemd = await ManagedProcess.launch({ command: ["python3", script, path] });
     await systemd.ready("the socket", () => systemd.stdout().startsWith("ready\n"));
-    instance.folder.environment = { NOTIFY_SOCKET: path };
+    instance.folder.environment = { NOTIFY_SOCKET: path, LISTEN_FDS: "1" };
     const running = await instance.folder.launch(command, "p.ini");
     await running.ready("the message", () => systemd.stdout().includes("READY=1\n"));
     assert.ok(await instance.answers());
     for (const pid of childrenOf(running.pid)) {
       assert.not.match(readFileSync(`/proc/${pid}/environ`, "utf8"), "NOTIFY_SOCKET");
     }
+    assert.match(
+      running.output(),
+      / WARNING LISTEN_FDS is set: socket activation is not supported/,
+    );
+    const before = monotonicMicros();
+    signal(running.pid, "SIGHUP");
+    const reloaded = /\nRELOADING=1\nMONOTONIC_USEC=(\d+)\nREADY=1\n$/;
+    await until("the end of the reload", () => reloaded.test(systemd.stdout()));
+    const time = BigInt(reloaded.exec(systemd.stdout())![1]!);
+    assert.ok(time >= before && time <= monotonicMicros(), `${before} ${time}`);
     await running.stop();
-    const said = `ready\nREADY=1\nMAINPID=${running.pid}\nSTOPPING=1\n`;
+    const reload = `RELOADING=1\nMONOTONIC_USEC=${time}\nREADY=1\n`;
+    const said = `ready\nREADY=1\nMAINPID=${running.pid}\n${reload}STOPPING=1\n`;
     await until("the last message", () => systemd.stdout() === said);
     await systemd.stop("SIGTERM");
   });
