@@ -34,5 +34,6 @@ export {
   settingNames,
   settingNamesInCode,
 } from "./sql_settings.ts";
+export { beginsBlock, endsBlock, leavesBlock } from "./sql_transactions.ts";
 export * from "./startup.ts";
 export { findNul, latin1Bytes, latin1Text } from "./text.ts";

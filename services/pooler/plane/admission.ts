@@ -27,6 +27,7 @@ import { Place } from "./place.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
 import type { Refusal } from "./refusals.ts";
+import { endsTransaction } from "./refused_begin.ts";
 import type { ServerConnection } from "./server.ts";
 
 /** Leases are looked at again after so long, in case this process was stopped meanwhile. */
@@ -199,9 +200,7 @@ export class Admission {
     if (this.#enter(place, group)) return pool.acquire(client);
     // It ends what was refused, or never began: that is no query to be counted, or asked for.
     const isClosed = (this.#tree as AdmissionTree).isClosed(group);
-    if (isClosed && this.#plane.overload.endsTransaction(at, next, next)) {
-      return pool.acquire(client);
-    }
+    if (isClosed && endsTransaction(client, at, next)) return pool.acquire(client);
     this.#wait(place, group);
     return null;
   }

@@ -20,6 +20,7 @@ import type { Place } from "./place.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
 import { clientGone, fatal, frameRefusal, type Refusal, refusals } from "./refusals.ts";
+import { isJudged, type RefusedBegin } from "./refused_begin.ts";
 import { parseFlags, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import { anything, functionFlags, textFlags } from "./residue.ts";
@@ -95,6 +96,8 @@ export class ClientSession implements StreamOwner, Waiter {
   idleSince = 0;
   /** Without a server its messages are skipped up to a Sync, as a server does after an error. */
   skipsToSync = false;
+  /** What it sends is of a transaction whose BEGIN was refused. */
+  behind: RefusedBegin | null = null;
 
   // The pool's queue, or that of its group.
   queued = false;
@@ -418,7 +421,7 @@ export class ClientSession implements StreamOwner, Waiter {
         } else if (next > end && length < TAIL_MAX) {
           // Small messages come whole before a server is taken for them.
           break;
-        } else if (pool.shedding > 0 && plane.overload.refuses(this, at, next, end)) {
+        } else if (isJudged(this, pool) && plane.overload.refuses(this, at, next, end)) {
           keep = false;
         } else {
           server = plane.admission.acquire(this, at, next < end ? next : end);
@@ -438,7 +441,7 @@ export class ClientSession implements StreamOwner, Waiter {
         const requests = server.requests;
         if (requests.count === 0) {
           if (
-            server.begins(plane.reactor.now) && pool.shedding > 0 &&
+            server.begins(plane.reactor.now) && isJudged(this, pool) &&
             plane.overload.refusesKept(this, server, at, next, end)
           ) keep = false;
         } else if (requests.cycles > 0 && server.residue.defers(type) && !server.copyIn) {

@@ -1,34 +1,27 @@
 // Refuses new work while something is overloaded: transactions where they begin, connections before anything is spent
 // on their login. Which probability holds is shedding.ts; here is whom it concerns, what they are answered, and the
-// counts. A transaction that runs is never touched, and nothing here is called while all probabilities are 0.
+// counts. A transaction that runs is never touched, and nothing here is called while all probabilities are 0, but
+// for clients whose BEGIN was refused.
 // Bounds: what is counted is named by the entries of [databases] and [groups] only, so strangers can't add to it.
 
 import { lookupDatabase, type OverloadBounds } from "../../../shared/config/mod.ts";
 import type { Group } from "../../../shared/groups/mod.ts";
 import type { OverloadDecision, OverloadWarnings } from "../../../shared/bus/mod.ts";
 import { OwnBounds } from "../../../shared/overload/mod.ts";
-import {
-  Backend,
-  concatBytes,
-  Frontend,
-  latin1Text,
-  readyForQuery,
-} from "../../../shared/wire/mod.ts";
+import { Backend, Frontend, readyForQuery } from "../../../shared/wire/mod.ts";
 import type { Timer } from "../../../shared/sys/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { EventLoopLag } from "./event_loop_lag.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { zeroAt } from "./prepared.ts";
-import { error, overloaded, type Refusal } from "./refusals.ts";
+import { type Answers, answersOf, overloaded, type Refusal } from "./refusals.ts";
+import { answersBehind, endsTransaction, holdBack } from "./refused_begin.ts";
 import type { ServerConnection } from "./server.ts";
 import { type Risk, Shedding, type Source, type Work } from "./shedding.ts";
 
 /** A monitor says its warnings every five seconds. */
 const warningsValidMs = 15_000;
-/** Longer texts are no end of a transaction. */
-const endTextMax = 64;
-const endsTransaction = /^\s*(commit|end|rollback|abort)(\s+(work|transaction))?\s*;?\s*$/i;
 /** An interval and a sweep: until the next one is there. */
 const lagSlackMs = 1000;
 
@@ -47,12 +40,6 @@ export interface Shed {
   readonly group: string;
   transactions: number;
   connections: number;
-}
-
-interface Answers {
-  /** The error alone, and with ReadyForQuery behind it. */
-  readonly error: Uint8Array;
-  readonly whole: Uint8Array;
 }
 
 /** What holds for new transactions of one database and group, and its answers once there was a refusal. */
@@ -277,35 +264,58 @@ export class Overload {
         return true;
       }
       default:
+        return client.behind !== null &&
+          this.#refusesRest(client, server, at, next < end ? next : end);
+    }
+  }
+
+  /**
+   * Behind a BEGIN that was refused the server gets none of what else would be passed on: what came behind that before
+   * its answer would go with it.
+   */
+  #refusesRest(
+    client: ClientSession,
+    server: ServerConnection,
+    at: number,
+    limit: number,
+  ): boolean {
+    switch (this.#plane.arena.bytes[at]) {
+      case Frontend.sync:
+        client.stream.sendBytes(ready);
+        return true;
+      case Frontend.close: {
+        const answers = answersBehind(client, at, limit);
+        if (answers === null) return false;
+        client.stream.sendBytes(answers.error);
+        server.skipping = true;
+        return true;
+      }
+      case Frontend.copyData:
+      case Frontend.copyDone:
+      case Frontend.copyFail:
+        return true;
+      default:
         return false;
     }
   }
 
   #draw(client: ClientSession, at: number, next: number, end: number): Answers | null {
-    const { name } = (client.pool as Pool).database;
-    if (this.#isExemptUser(client.user) || this.endsTransaction(at, next, end)) return null;
-    const group = this.#plane.admission.groupOf(client, at, next < end ? next : end);
+    const limit = next < end ? next : end;
+    const behind = answersBehind(client, at, limit);
+    if (behind !== null) return behind;
+    const { shedding, database: { name } } = client.pool as Pool;
+    if (shedding === 0) return null;
+    if (this.#isExemptUser(client.user) || endsTransaction(client, at, limit)) return null;
+    const group = this.#plane.admission.groupOf(client, at, limit);
     if (group?.settings.shed === "never") return null;
     const judgement = this.#judge(name, group?.name ?? null);
     const { risk } = judgement;
     if (risk === null || !this.shedding.refuses(risk.share.probability)) return null;
     this.#count("transactions", risk.source, name, group);
-    return judgement.answers ??= this.#answersOf(risk);
-  }
-
-  #answersOf(risk: Risk): Answers {
-    const bytes = error(overloaded("transactions", risk, this.#plane.settings.overloadSqlstate));
-    return { error: bytes, whole: concatBytes(bytes, ready) };
-  }
-
-  /** Drivers end transactions that never began, and take an error there for a broken connection. */
-  endsTransaction(at: number, next: number, end: number): boolean {
-    const { bytes } = this.#plane.arena;
-    if (next > end || next - at > endTextMax) return false;
-    const isQuery = bytes[at] === Frontend.query;
-    if (!isQuery && bytes[at] !== Frontend.parse) return false;
-    const from = isQuery ? at + 5 : zeroAt(bytes, at + 5, next) + 1;
-    return endsTransaction.test(latin1Text(bytes.subarray(from, zeroAt(bytes, from, next))));
+    const { overloadSqlstate } = this.#plane.settings;
+    judgement.answers ??= answersOf(overloaded("transactions", risk, overloadSqlstate));
+    holdBack(client, this.#plane.arena.bytes, at, limit, judgement.answers.refusal);
+    return judgement.answers;
   }
 
   /**

@@ -1,7 +1,13 @@
 // Every error that the pooler itself sends to a client: PgBouncer's text, since people grep for it,
 // with the SQLSTATE that tells a driver what happened, and a hint where one helps. One table.
 
-import { type ErrorFields, errorResponse, frontendFrameProblem } from "../../../shared/wire/mod.ts";
+import {
+  concatBytes,
+  type ErrorFields,
+  errorResponse,
+  frontendFrameProblem,
+  readyForQuery,
+} from "../../../shared/wire/mod.ts";
 import type { Risk, Work } from "./shedding.ts";
 
 export interface Refusal {
@@ -308,4 +314,19 @@ export function fatal(refusal: Refusal): Uint8Array {
 /** The message for a refusal that ends the request. */
 export function error(refusal: Refusal): Uint8Array {
   return encode("ERROR", refusal);
+}
+
+const readyIdle = readyForQuery("I");
+
+/** What a client without an open transaction is sent whose requests are refused alike. */
+export interface Answers {
+  readonly refusal: Refusal;
+  /** The error alone, and with ReadyForQuery behind it. */
+  readonly error: Uint8Array;
+  readonly whole: Uint8Array;
+}
+
+export function answersOf(refusal: Refusal): Answers {
+  const bytes = error(refusal);
+  return { refusal, error: bytes, whole: concatBytes(bytes, readyIdle) };
 }

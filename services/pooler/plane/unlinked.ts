@@ -4,6 +4,7 @@
 import { Frontend, readInt32, readyForQuery } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { error, type Refusal, refusals } from "./refusals.ts";
+import { holdBack } from "./refused_begin.ts";
 
 const readyIdle = readyForQuery("I");
 
@@ -45,6 +46,7 @@ export function cancelQueued(client: ClientSession): void {
 export function refuseRequest(client: ClientSession, input: Uint8Array, refusal: Refusal): number {
   client.rest();
   client.stream.sendBytes(error(refusal));
+  holdBack(client, input, 0, Math.min(1 + readInt32(input, 1), input.length), refusal);
   const type = input[0] as number;
   if (type === Frontend.query || type === Frontend.functionCall) {
     client.stream.sendBytes(readyIdle);

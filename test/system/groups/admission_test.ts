@@ -399,4 +399,58 @@ tests("a reload changes limits, groups and rules under those who wait", async ()
   await shows("one", "0 0");
 });
 
+tests("what follows a BEGIN that was refused is refused as well", async () => {
+  await postgres.query("CREATE TABLE marks (i int)");
+  const [first, second] = [await client("strict"), await client("strict")];
+  const insert = "INSERT INTO marks VALUES (1)";
+  // Let in on its own, since there is room in its group.
+  const elsewhere = `/* group=one */ ${insert}`;
+  const cycle = (sql: string) => [f.P("", sql), f.B(), f.E(), f.S()];
+  const refused = "E(53000) Z(I)";
+  const ask = async (parts: readonly Uint8Array[], count = 1) => {
+    second.send(...parts);
+    return await second.replies(count);
+  };
+  for (const begin of [[f.Q("BEGIN")], cycle("/* a */ START TRANSACTION")]) {
+    await first.query("BEGIN");
+    const pipeline = [...begin, ...cycle(elsewhere), f.Q(elsewhere), f.Q("ROLLBACK")];
+    const replies = await ask(pipeline, 4);
+    assert.is(replies, `${refused} ${refused} ${refused} N C"ROLLBACK" Z(I)`);
+    assert.is(await ask(begin), refused);
+    // There is room now.
+    await first.query("COMMIT");
+    assert.is(await ask([f.Q(insert)]), refused);
+    assert.is(await ask(cycle(insert)), refused);
+    const { fields } = await refusalOf(second.query(elsewhere));
+    assert.match(fields.message, "behind a BEGIN that was refused");
+    assert.match(fields.detail, 'no room in resource group "strict"');
+    assert.match(await ask([f.Q("COMMIT")]), 'C"COMMIT" Z(I)');
+    assert.equal(await postgres.query("SELECT * FROM marks"), []);
+    await second.query("BEGIN");
+    await second.query(insert);
+    await second.query("ROLLBACK");
+    await second.query("SELECT 1");
+  }
+});
+
+tests("the same behind a BEGIN that has waited in vain, or was cancelled", async () => {
+  const [first, second] = [await client("hasty"), await client("hasty")];
+  await first.query("BEGIN");
+  const elsewhere = f.Q("/* group=one */ SELECT 1");
+  second.send(f.Q("BEGIN"), elsewhere);
+  assert.is(await second.replies(2), "E(57014) Z(I) E(57014) Z(I)");
+  await first.query("COMMIT");
+  await second.query("ROLLBACK");
+  await second.query("SELECT 1");
+  const [third, fourth] = [await client("one"), await client("one")];
+  await third.query("BEGIN");
+  fourth.send(f.Q("BEGIN"), f.Q("SELECT 1"));
+  await shows("one", "1 1");
+  await fourth.cancel();
+  assert.is(await fourth.replies(2), "E(57014) Z(I) E(57014) Z(I)");
+  await third.query("COMMIT");
+  await fourth.query("BEGIN");
+  await fourth.query("ROLLBACK");
+});
+
 tests.run();

@@ -7,7 +7,7 @@ import { concatBytes, parseErrorFields } from "../../../shared/wire/mod.ts";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { startEmbedded } from "../../bus/brokers.ts";
-import { assert, suite } from "../../support/harness.ts";
+import { assert, suite, until } from "../../support/harness.ts";
 import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import type { Pgweir } from "../../support/pgweir.ts";
@@ -174,9 +174,15 @@ tests("thousands of transactions of several statements are whole or not at all",
 tests("the end of a transaction that never began is answered as ever", async () => {
   const client = await open(pooler, "shop");
   await monitor.decide(pooler, "shop", { transactions: 1 });
-  for (const sql of ["ROLLBACK", "commit;", " END TRANSACTION ; ", "abort work"]) {
+  const ends = ["ROLLBACK", "commit;", " END TRANSACTION ; ", "abort work"];
+  for (const sql of [...ends, "/* trace=1 */ COMMIT", "-- c\nROLLBACK", " ; commit"]) {
     assert.match(await ask(client, [f.Q(sql)]), /^N C"(ROLLBACK|COMMIT)" Z\(I\)$/, sql);
     assert.match(await ask(client, [...cycle(sql), f.S()]), /^1 2 N C"(ROLLBACK|COMMIT)" Z\(I\)$/);
+  }
+  // The second phase of a commit ends what holds locks.
+  for (const sql of ["COMMIT PREPARED 'nobody'", "/* x */ rollback prepared 'nobody';"]) {
+    assert.is(await ask(client, [f.Q(sql)]), "E(42704) Z(I)", sql);
+    assert.is(await ask(client, [...cycle(sql), f.S()]), "1 2 E(42704) Z(I)", sql);
   }
   for (const sql of ["ROLLBACK; SELECT 1", "COMMITTED", "BEGIN"]) {
     assert.is(await ask(client, [f.Q(sql)]), `${shed} Z(I)`, sql);
@@ -449,6 +455,152 @@ tests("a client that waits for a server is not refused any more", async () => {
   for (const holder of holders) await holder.query("COMMIT");
   assert.is(await waiter.replies(), 'T D C"SELECT 1" Z(I)');
   assert.is(await ask(waiter, [f.Q("SELECT 1")]), `${shed} Z(I)`);
+});
+
+// What is let in on its own while everything else is refused.
+const spared = "/* group=important */ ";
+const insert = `${spared}INSERT INTO marks VALUES (7)`;
+const ended = (tag: string) => new RegExp(`^(1 2 )?N C"${tag}" Z\\(I\\)$`);
+
+async function marks(): Promise<number> {
+  const [row] = await postgres.query("SELECT count(*) FROM marks WHERE i = 7");
+  return Number(Object.values(row!)[0]);
+}
+
+async function loseBegin(client: RawClient, begin: readonly Uint8Array[] = [f.Q("BEGIN")]) {
+  assert.is(await ask(client, begin), `${shed} Z(I)`);
+}
+
+for (const database of ["shop", "sessions"]) {
+  tests(`what follows a BEGIN that was refused is refused as well (${database})`, async () => {
+    await postgres.query("TRUNCATE marks");
+    const client = await open(pooler, database);
+    await ask(client, [f.Q("SELECT 1"), f.P("before", insert), f.S()], 2);
+    await monitor.decide(pooler, database, { transactions: 1 });
+    const parsed = [f.P("", insert), f.B(), f.E(), f.S()];
+    const begins = [
+      [f.Q("BEGIN")],
+      [f.Q("/* a */; -- b\n start transaction read write")],
+      [f.Q("BEGIN; SELECT 1")],
+      [...cycle("BEGIN"), f.S()],
+      [...cycle("BEGIN"), ...cycle(insert), f.S()],
+    ];
+    for (const begin of begins) {
+      await loseBegin(client, begin);
+      for (let i = 0; i < 2; i++) {
+        assert.is(await ask(client, [f.Q(insert)]), `${shed} Z(I)`);
+        assert.is(await ask(client, parsed), `${shed} Z(I)`);
+        assert.is(await ask(client, [f.B("", "before"), f.E(), f.S()]), `${shed} Z(I)`);
+        assert.is(await ask(client, [f.Q(`${spared}PREPARE TRANSACTION 'a'`)]), `${shed} Z(I)`);
+        assert.is(await ask(client, [f.S()]), "Z(I)");
+      }
+      assert.match(await ask(client, [f.Q("ROLLBACK")]), ended("ROLLBACK"));
+      assert.is(await ask(client, [f.Q(`${spared}SELECT 1`)]), 'T D C"SELECT 1" Z(I)');
+    }
+    assert.is(await marks(), 0);
+    // In one piece, as what may come behind a BEGIN before its answer is read.
+    const pieces = [f.Q("BEGIN"), f.S(), ...parsed, f.Q(insert), f.C("S", "before"), ...parsed];
+    const wanted = `${shed} Z(I) Z(I) ${shed} Z(I) ${shed} Z(I)`;
+    const isKept = database === "sessions";
+    const closed = isKept ? `${shed} Z(I)` : `3 ${shed} Z(I)`;
+    assert.is(await ask(client, pieces, 5), `${wanted} ${closed}`);
+    assert.match(await ask(client, [...cycle("COMMIT"), f.S()]), ended("COMMIT"));
+    assert.is(await marks(), 0);
+    // Nothing of it is left.
+    assert.is(await ask(client, [f.Q(insert)]), 'C"INSERT 0 1" Z(I)');
+    assert.is(await marks(), 1);
+  });
+
+  tests(`pipelines with a fair chance are whole or not at all (${database})`, async () => {
+    await postgres.query("TRUNCATE marks");
+    const client = await open(pooler, database);
+    await ask(client, [f.Q("SELECT 1")]);
+    await monitor.decide(pooler, database, { transactions: 0.5 });
+    const write = [f.P("", "INSERT INTO marks VALUES (7)"), f.B(), f.E(), f.S()];
+    const pipelines = [
+      [f.Q("BEGIN"), ...write, ...write, f.Q("COMMIT")],
+      [...cycle("BEGIN"), f.S(), ...write, ...write, ...cycle("COMMIT"), f.S()],
+    ];
+    let done = 0;
+    for (let i = 0; i < 200; i++) {
+      const replies = await ask(client, pipelines[i % 2]!, 4);
+      if (!replies.startsWith(shed)) done++;
+      else assert.match(replies, /^(E\(53000\) Z\(I\) ){3}(1 2 )?N C"COMMIT" Z\(I\)$/);
+    }
+    assert.ok(isFair(200 - done, 200, 0.5), `${done} were let through`);
+    assert.is(await marks(), 2 * done);
+    // One write, and its answer is not waited for.
+    let kept = 0;
+    for (let i = 0; i < 100; i++) {
+      const replies = await ask(client, [f.Q("BEGIN"), ...write, f.Q("ROLLBACK")], 3);
+      if (!replies.startsWith(shed)) kept++;
+    }
+    assert.ok(kept > 0 && kept < 100, `${kept} of 100`);
+    assert.is(await marks(), 2 * done);
+  });
+}
+
+tests("what is refused behind a BEGIN says so, and is not counted", async () => {
+  const client = await open(pooler, "shop");
+  const before = (await shedCounts(pooler, "shop")).transactions;
+  await monitor.decide(pooler, "shop", { transactions: 1 });
+  await loseBegin(client);
+  client.send(f.Q(insert));
+  const { code, message, detail, hint } = parseErrorFields(
+    (await client.messagesUntil("Z"))[0]!.body,
+  );
+  assert.is(
+    `${code} ${message}`,
+    "53000 the request was refused: it is behind a BEGIN that was refused",
+  );
+  assert.is(
+    detail,
+    "The BEGIN was refused with: server overloaded: the transaction was refused",
+  );
+  assert.match(hint ?? "", "send ROLLBACK");
+  assert.is((await shedCounts(pooler, "shop")).transactions - before, 1);
+});
+
+tests("behind a BEGIN that was refused the next one is judged anew", async () => {
+  await postgres.query("TRUNCATE marks");
+  const client = await open(pooler, "shop");
+  assert.is(
+    await ask(client, [f.P("begin", `${spared}BEGIN`), f.P("lost", "BEGIN"), f.S()]),
+    "1 1 Z(I)",
+  );
+  await monitor.decide(pooler, "shop", { transactions: 1 });
+  for (const begin of [[f.Q(`${spared}BEGIN`)], [f.B("", "begin"), f.E(), f.S()]]) {
+    await loseBegin(client, [f.B("", "lost"), f.E(), f.S()]);
+    assert.is(await ask(client, [f.Q(insert)]), `${shed} Z(I)`);
+    await loseBegin(client);
+    assert.match(await ask(client, begin), /^(2 )?C"BEGIN" Z\(T\)$/);
+    assert.is(await ask(client, [f.Q("INSERT INTO marks VALUES (7)")]), 'C"INSERT 0 1" Z(T)');
+    assert.is(await ask(client, [f.Q("COMMIT")]), 'C"COMMIT" Z(I)');
+  }
+  assert.is(await marks(), 2);
+  // A text that ends its transaction itself has nothing behind it.
+  await loseBegin(client, [f.Q("BEGIN; SELECT 1; COMMIT")]);
+  assert.is(await ask(client, [f.Q(insert)]), 'C"INSERT 0 1" Z(I)');
+  assert.is(await ask(client, [f.Q("SELECT 1")]), `${shed} Z(I)`);
+  assert.is(await ask(client, [f.Q(insert)]), 'C"INSERT 0 1" Z(I)');
+});
+
+tests("who does nothing about a BEGIN that was refused is not refused for ever", async () => {
+  const client = await open(pooler, "shop");
+  await monitor.decide(pooler, "shop", { transactions: 1 });
+  const sentAt = performance.now();
+  await loseBegin(client);
+  // Overload is over, and it is refused all the same.
+  await monitor.decide(pooler, "shop");
+  let replies = "";
+  await until("it to be let in", async () => {
+    replies = await ask(client, [f.Q("SELECT 1")]);
+    return replies !== `${shed} Z(I)`;
+  });
+  assert.is(replies, 'T D C"SELECT 1" Z(I)');
+  const heldMs = performance.now() - sentAt;
+  // The clock of the worker's loop may be a little behind.
+  assert.ok(heldMs > 4500, `${heldMs} ms`);
 });
 
 tests.run();
