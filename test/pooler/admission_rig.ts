@@ -72,7 +72,8 @@ export class Worker {
       seat: { index, count, workerId: index + 1, incarnation: 1, supervisorPid: 0 },
       tracker,
       pools: new Map(),
-      overload: { endsTransaction: () => false },
+      // Of what begins nothing is looked at.
+      arena: { bytes: new Uint8Array(0) },
       reactor: {
         get now() {
           return mesh.now;
