@@ -370,10 +370,7 @@ export class ClientSession implements StreamOwner, Waiter {
     this.#ownSql = "";
     this.rest();
     if (this.login !== null && !this.closed) return this.login.greet();
-    if (this.#leaving) {
-      this.close("client close request");
-      return;
-    }
+    if (this.#leaving) return this.close("client close request");
     this.#congested = false;
     this.#yields = false;
     if (this.awaitsSync) return;
