@@ -64,25 +64,23 @@ async function otherIsServed(): Promise<void> {
   await client!.end();
 }
 
-/**
- * Of as many as the pool has servers half are in a transaction, half run a query, which ends when `gate` unlocks; six
- * more wait.
- */
-async function traffic() {
-  const gate = await RawClient.login(postgres, { user });
-  await gate.query("SELECT pg_advisory_lock(1)");
+/** Of as many as the pool has servers half are in a transaction, half run `query`, which waits; six more wait for one. */
+async function traffic(query: string, waitEvent: string) {
   const idle = await clients(poolSize / 2, "real");
   for (const client of idle) await begin(client);
   const running = await clients(poolSize / 2, "real");
-  for (const client of running) client.send(f.Q("SELECT pg_advisory_xact_lock_shared(1)"));
+  for (const client of running) client.send(f.Q(query));
   await until("them to run", async () => {
     const all = await postgres.backends();
-    return all.filter(({ wait_event }) => wait_event === "advisory").length === running.length;
+    return all.filter(({ wait_event }) => wait_event === waitEvent).length === running.length;
   });
   const waiting = await clients(6, "real");
   for (const client of waiting) client.send(f.Q("SELECT 1"));
-  return { gate, idle, running, waiting };
+  return { idle, running, waiting };
 }
+
+/** A query that only the end of PostgreSQL ends: a lock would be given when its holder ends first. */
+const endlessTraffic = () => traffic("SELECT pg_sleep(10000)", "PgSleep");
 
 const closeAll = (all: readonly RawClient[]) => all.forEach((client) => client.close());
 
@@ -112,7 +110,7 @@ tests("localhost is reached at the address where PostgreSQL listens, by cancels 
 });
 
 tests("killed with SIGKILL: one error for who was busy, the others wait and go on", async () => {
-  const { idle, running, waiting } = await traffic();
+  const { idle, running, waiting } = await endlessTraffic();
   await postgres.crash();
   for (const client of [...idle, ...running]) {
     assert.match(
@@ -129,7 +127,7 @@ tests("killed with SIGKILL: one error for who was busy, the others wait and go o
 });
 
 tests("restarted: the same, with PostgreSQL's own reason", async () => {
-  const { idle, running, waiting } = await traffic();
+  const { idle, running, waiting } = await endlessTraffic();
   await postgres.restart("fast");
   for (const client of [...idle, ...running]) {
     assert.match(await client.repliesUntilClosed(patient), /^(T )?E\(57P01\) closed$/);
@@ -142,7 +140,10 @@ tests("restarted: the same, with PostgreSQL's own reason", async () => {
 tests(
   "stopped with SIGSTOP: all wait, also those who come, and all go on when it wakes",
   async () => {
-    const { gate, idle, running, waiting } = await traffic();
+    const gate = await RawClient.login(postgres, { user });
+    await gate.query("SELECT pg_advisory_lock(1)");
+    const query = "SELECT pg_advisory_xact_lock_shared(1)";
+    const { idle, running, waiting } = await traffic(query, "advisory");
     postgres.signal("SIGSTOP", "all");
     try {
       // One slot is lost to PostgreSQL, so that a login hangs as well.
