@@ -135,7 +135,16 @@ tests("four users of a database share its limit while all have more to do than f
     "each to have a server",
     () => users.every((user) => of(user).length > 0),
     patienceMs,
-  );
+  ).catch((error) => {
+    const seen = users.map((user, i) => {
+      const { transactions, errors } = loads[i]!;
+      return `${user} ${
+        of(user).length
+      } servers, ${transactions} transactions, ${errors.length} errors`;
+    });
+    const problems = loads.flatMap(({ errors }) => errors).slice(0, 3).join("; ");
+    throw new Error(`${(error as Error).message}; ${seen.join("; ")}; ${problems}\n${host.log()}`);
+  });
   for (const load of loads) await load.more(20);
   let looks = 0;
   let fair = 0;
