@@ -43,6 +43,7 @@ import {
 } from "../../shared/sys/mod.ts";
 import type { Logger } from "../../shared/telemetry/mod.ts";
 import { saltedPassword } from "../../shared/wire/mod.ts";
+import { Asked } from "./asked.ts";
 import { Commands } from "./commands.ts";
 import { GroupGather } from "./group_gather.ts";
 import { LdapLogin } from "./ldap_login.ts";
@@ -100,22 +101,19 @@ export class Control {
     new PamLogin(),
     (id, verdict) => this.#tell({ type: "passwordChecked", id, verdict }),
   );
-  readonly #cancels = new Map<number, (outcome: CancelOutcome) => void>();
+  readonly #cancels = new Asked<CancelOutcome>();
   #thread: Thread | null = null;
   #bus: Bus | null = null;
   #state: WorkerState = "starting";
   #addresses: readonly string[] = [];
-  #nextCancel = 1;
   /** null in a fleet: there its supervisor has commands carried out. */
   readonly #executor: Executor | null;
   readonly #mesh: MeshAuthority;
   readonly #groups: GroupGather;
   /** Other workers that ask what is in use of resource groups. */
-  readonly #useAsked = new Map<number, (uses: GroupUses) => void>();
-  #nextUse = 1;
+  readonly #useAsked = new Asked<GroupUses>();
   readonly #commands: Commands;
-  readonly #performances = new Map<number, (performed: Performed) => void>();
-  #nextPerformance = 1;
+  readonly #performances = new Asked<Performed>();
   /** What operators have made of the pooler. */
   #operated: OperatorState;
   /** null where the limits are the mesh's. */
@@ -272,8 +270,7 @@ export class Control {
   /** Has the plane do its part of a command. */
   #perform(command: Command, state: OperatorState, again: boolean): Promise<Performed> {
     return new Promise((resolve) => {
-      const id = this.#nextPerformance++;
-      this.#performances.set(id, resolve);
+      const id = this.#performances.add(resolve);
       this.#tell({ type: "perform", id, command, state, again });
     });
   }
@@ -346,12 +343,9 @@ export class Control {
       case "routeCancel":
         this.#routeCancel(message);
         return;
-      case "cancelOutcome": {
-        const done = this.#cancels.get(message.id);
-        this.#cancels.delete(message.id);
-        done?.(message.outcome);
+      case "cancelOutcome":
+        this.#cancels.answer(message.id, message.outcome);
         return;
-      }
       case "reports":
         if (this.#localBudget !== null) this.#localBudget.onReports(message.reports);
         else this.#report(message.reports);
@@ -371,12 +365,9 @@ export class Control {
       case "abandon":
         this.#commands.abandon(message.id);
         return;
-      case "performed": {
-        const done = this.#performances.get(message.id);
-        this.#performances.delete(message.id);
-        done?.(message.performed);
+      case "performed":
+        this.#performances.answer(message.id, message.performed);
         return;
-      }
       case "gatherGroups": {
         const { id } = message;
         void this.#groups.gather().then((gathered) => {
@@ -384,12 +375,9 @@ export class Control {
         });
         return;
       }
-      case "groupUses": {
-        const done = this.#useAsked.get(message.id);
-        this.#useAsked.delete(message.id);
-        done?.(message.uses);
+      case "groupUses":
+        this.#useAsked.answer(message.id, message.uses);
         return;
-      }
       case "backends":
         this.#backends = message.pools;
         this.#tellBackends();
@@ -467,9 +455,8 @@ export class Control {
     this.#bus = joined;
     joined.subscribe(joined.subjects.cancel(workerId), (request) =>
       new Promise((resolve) => {
-        const id = this.#nextCancel++;
         // The data plane answers each; a worker that stops meanwhile answers nobody.
-        this.#cancels.set(id, (outcome) => resolve({ outcome }));
+        const id = this.#cancels.add((outcome) => resolve({ outcome }));
         this.#tell({ type: "cancel", id, processId: request.processId, secret: request.secret });
       }));
     joined.onReconnect(() => {
@@ -481,8 +468,7 @@ export class Control {
     });
     joined.subscribe(joined.subjects.groupUses(workerId), () =>
       new Promise((resolve) => {
-        const id = this.#nextUse++;
-        this.#useAsked.set(id, resolve);
+        const id = this.#useAsked.add(resolve);
         this.#tell({ type: "groupUses", id });
       }));
     joined.subscribe(joined.subjects.allTableChanges, ({ worker, database }) => {

@@ -11,6 +11,7 @@ import {
   type ToControl,
   type ToPlane,
 } from "../messages.ts";
+import { Asked } from "../asked.ts";
 import type { Gathered } from "../group_gather.ts";
 import type { PasswordProof } from "../password_checks.ts";
 import { DerivedKeys } from "./derived_keys.ts";
@@ -22,19 +23,17 @@ const unwrittenMax = 10_000;
 
 export class ControlLink {
   readonly #post: (message: ToControl) => void;
-  readonly #salted = new Map<number, (salted: Uint8Array | null) => void>();
-  readonly #named = new Map<number, (name: string | null) => void>();
-  readonly #resolved = new Map<number, (answer: NameAnswer) => void>();
-  readonly #checked = new Map<number, (verdict: string | null) => void>();
-  readonly #routed = new Map<number, (outcome: CancelOutcome | null) => void>();
-  readonly #commanded = new Map<number, (outcome: Outcome) => void>();
-  readonly #gathered = new Map<number, (gathered: Gathered) => void>();
+  readonly #salted = new Asked<Uint8Array | null>();
+  readonly #named = new Asked<string | null>();
+  readonly #resolved = new Asked<NameAnswer>();
+  readonly #checked = new Asked<string | null>();
+  readonly #routed = new Asked<CancelOutcome | null>();
+  readonly #commanded = new Asked<Outcome>();
+  readonly #gathered = new Asked<Gathered>();
   readonly #derived = new DerivedKeys((password, salt, iterations, done) => {
-    const id = this.#nextId++;
-    this.#salted.set(id, done);
+    const id = this.#salted.add(done);
     this.#post({ type: "salt", id, password, salt, iterations });
   });
-  #nextId = 1;
   #records: LogRecord[] = [];
   #dropped = 0;
   #posted = 0;
@@ -88,15 +87,13 @@ export class ControlLink {
 
   /** The name of a system user; null if there is none. */
   userName(uid: number, callback: (name: string | null) => void): void {
-    const id = this.#nextId++;
-    this.#named.set(id, callback);
+    const id = this.#named.add(callback);
     this.#post({ type: "nameUser", id, uid });
   }
 
   /** Addresses of a host name; it takes seconds at most. */
   resolve(host: string, callback: (answer: NameAnswer) => void): void {
-    const id = this.#nextId++;
-    this.#resolved.set(id, callback);
+    const id = this.#resolved.add(callback);
     this.#post({ type: "resolve", id, host });
   }
 
@@ -105,11 +102,10 @@ export class ControlLink {
    * on it; then nobody is called.
    */
   checkPassword(proof: PasswordProof, callback: (verdict: string | null) => void): () => void {
-    const id = this.#nextId++;
-    this.#checked.set(id, callback);
+    const id = this.#checked.add(callback);
     this.#post({ type: "checkPassword", id, proof });
     return () => {
-      if (this.#checked.delete(id)) this.#post({ type: "abandonPassword", id });
+      if (this.#checked.giveUp(id)) this.#post({ type: "abandonPassword", id });
     };
   }
 
@@ -120,8 +116,7 @@ export class ControlLink {
     secret: Uint8Array,
     callback: (outcome: CancelOutcome | null) => void,
   ): void {
-    const id = this.#nextId++;
-    this.#routed.set(id, callback);
+    const id = this.#routed.add(callback);
     this.#post({ type: "routeCancel", id, workerId, processId, secret });
   }
 
@@ -130,54 +125,46 @@ export class ControlLink {
    * then nobody is called.
    */
   command(command: Command, user: string, callback: (outcome: Outcome) => void): () => void {
-    const id = this.#nextId++;
-    this.#commanded.set(id, callback);
+    const id = this.#commanded.add(callback);
     this.#post({ type: "command", id, command, user });
     return () => {
-      if (this.#commanded.delete(id)) this.#post({ type: "abandon", id });
+      if (this.#commanded.giveUp(id)) this.#post({ type: "abandon", id });
     };
   }
 
   /** What the other workers have in use of resource groups; it takes seconds at most. Returns the way to give up on it. */
   gatherGroups(callback: (gathered: Gathered) => void): () => void {
-    const id = this.#nextId++;
-    this.#gathered.set(id, callback);
+    const id = this.#gathered.add(callback);
     this.#post({ type: "gatherGroups", id });
-    return () => void this.#gathered.delete(id);
+    return () => void this.#gathered.giveUp(id);
   }
 
   /** Hands an answer to who asked; false if the message is no answer. */
   onAnswer(message: ToPlane): boolean {
     switch (message.type) {
       case "salted":
-        take(this.#salted, message.id)?.(message.salted);
+        this.#salted.answer(message.id, message.salted);
         return true;
       case "userNamed":
-        take(this.#named, message.id)?.(message.name);
+        this.#named.answer(message.id, message.name);
         return true;
       case "resolved":
-        take(this.#resolved, message.id)?.(message.answer);
+        this.#resolved.answer(message.id, message.answer);
         return true;
       case "passwordChecked":
-        take(this.#checked, message.id)?.(message.verdict);
+        this.#checked.answer(message.id, message.verdict);
         return true;
       case "cancelRouted":
-        take(this.#routed, message.id)?.(message.outcome);
+        this.#routed.answer(message.id, message.outcome);
         return true;
       case "commanded":
-        take(this.#commanded, message.id)?.(message.outcome);
+        this.#commanded.answer(message.id, message.outcome);
         return true;
       case "groupsGathered":
-        take(this.#gathered, message.id)?.(message.gathered);
+        this.#gathered.answer(message.id, message.gathered);
         return true;
       default:
         return false;
     }
   }
-}
-
-function take<T>(map: Map<number, T>, id: number): T | undefined {
-  const value = map.get(id);
-  map.delete(id);
-  return value;
 }
