@@ -22,6 +22,7 @@ import {
   startupPacket,
   terminateMessage,
 } from "../../shared/wire/mod.ts";
+import { hostPort } from "../../shared/sys/mod.ts";
 import { secured, type ServerTls } from "./server_tls.ts";
 
 /** A numeric address, or the path of a unix socket with the port 0. */
@@ -47,8 +48,7 @@ const maxMessageBytes = 64 * 1024;
 const decoder = new TextDecoder();
 
 export function addressText({ host, port }: ServerAddress): string {
-  if (port === 0) return host;
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+  return port === 0 ? host : hostPort(host, port);
 }
 
 /** Rejects with an `Error` that says what failed and why, SQLSTATE included. */

@@ -7,11 +7,10 @@
 // `own` and `rest` count as a group with the default of cpu_shares. In version 2 only leaves may have processes, so that
 // each group has one from the beginning.
 
-import type { GroupConfig } from "../../shared/config/mod.ts";
+import { defaultCpuShares, type GroupConfig } from "../../shared/config/mod.ts";
 
 export type CgroupVersion = 1 | 2;
 
-const defaultShares = 1024;
 export const restPath = "rest";
 const defaultWeight = 100;
 const maxWeight = 10_000;
@@ -35,7 +34,7 @@ export interface CpuPlan {
 /** What is to be written for so many shares, as systemd converts them: 1024 are the default of both versions. */
 export function weightText(shares: number, version: CgroupVersion): string {
   if (version === 1) return String(Math.min(maxShares, Math.max(2, Math.round(shares))));
-  const weight = Math.round(shares * defaultWeight / defaultShares);
+  const weight = Math.round(shares * defaultWeight / defaultCpuShares);
   return String(Math.min(maxWeight, Math.max(1, weight)));
 }
 
@@ -51,10 +50,10 @@ export function cpuPlan(groups: readonly GroupConfig[], processes: number): CpuP
   });
   const depth = ({ path }: { path: string }) => path.split("/").length;
   inner.sort((a, b) => depth(a) - depth(b));
-  const leaf = (path: string) => ({ path, shares: defaultShares, isInner: false });
+  const leaf = (path: string) => ({ path, shares: defaultCpuShares, isInner: false });
   return {
     folders: [
-      { path: "", shares: defaultShares * Math.max(1, processes), isInner: true },
+      { path: "", shares: defaultCpuShares * Math.max(1, processes), isInner: true },
       leaf(restPath),
       ...inner.flatMap(({ path, shares }) => [
         { path, shares, isInner: true },

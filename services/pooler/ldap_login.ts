@@ -4,6 +4,7 @@
 
 import type { LdapOptions, LdapSearch, LdapServer } from "../../shared/config/mod.ts";
 import type { NameAnswer } from "../../shared/host/mod.ts";
+import { hostPort } from "../../shared/sys/mod.ts";
 import { LdapConnection, LdapFailure, type LdapTarget } from "./ldap_connection.ts";
 import { boundName, filterFor } from "./ldap_names.ts";
 import type { Verdict } from "./password_checks.ts";
@@ -82,7 +83,7 @@ export class LdapLogin {
       throw new LdapFailure(notReached(target.server, error.message));
     });
     try {
-      const server = textOf(target.server);
+      const server = hostPort(target.server.host, target.server.port);
       const found = name === null ? await search(connection, server, options, user) : { name };
       if ("missing" in found) return found.missing;
       const what = `LDAP login failed for user ${found.name} on server ${server}`;
@@ -123,7 +124,7 @@ async function search(
 }
 
 function notReached(server: LdapServer, reason: string): string {
-  return `could not connect to LDAP server ${textOf(server)}: ${reason}`;
+  return `could not connect to LDAP server ${hostPort(server.host, server.port)}: ${reason}`;
 }
 
 async function explained<T>(what: string, question: () => Promise<T>): Promise<T> {
@@ -133,10 +134,6 @@ async function explained<T>(what: string, question: () => Promise<T>): Promise<T
     if (!(error instanceof LdapFailure)) throw error;
     throw new LdapFailure(`${what}: ${error.message}`, error.isAnswer);
   }
-}
-
-function textOf({ host, port }: LdapServer): string {
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 function keyOf({ server, address }: LdapTarget): string {

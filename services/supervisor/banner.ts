@@ -1,6 +1,8 @@
 // The lines pgweir prints on standard output when clients may connect. Pure text. A password is printed
 // only where it is the well-known one of the demo database.
 
+import { hostPort } from "../../shared/sys/mod.ts";
+
 export interface ListenAddress {
   /** A numeric address, a name, "*" for every interface, or the directory of a unix socket ("/...", "@..."). */
   readonly host: string;
@@ -36,7 +38,7 @@ export function readyText(banner: Banner): string {
 /** host:port; [host]:port for IPv6; the socket's path for a directory. */
 export function addressText({ host, port }: ListenAddress): string {
   if (isSocketDirectory(host)) return `${host}/.s.PGSQL.${port}`;
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+  return hostPort(host, port);
 }
 
 function uri(banner: Banner, user: string | null, database: string): string {

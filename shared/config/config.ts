@@ -64,6 +64,9 @@ export interface UserConfig {
   readonly shed: Shed | null;
 }
 
+/** Of a group that says nothing, and of what is in none. */
+export const defaultCpuShares = 1024;
+
 /** A resource group: how much of PostgreSQL its queries may have. 0 is no limit, but where it says otherwise. */
 export interface GroupConfig {
   readonly name: string;

@@ -6,7 +6,7 @@
 //   rule  = name "=" *(key "=" text | key "=~" pattern) "group=" name
 
 import type { GroupCondition, GroupConditionKey, GroupConfig, GroupRule } from "./config.ts";
-import { groupConditionKeys } from "./config.ts";
+import { defaultCpuShares, groupConditionKeys } from "./config.ts";
 import { parseConditions } from "./connstr.ts";
 import type { IniEntry } from "./ini.ts";
 import { contains, type Network, parseNetwork } from "./network.ts";
@@ -68,7 +68,7 @@ export class GroupsReader {
       queueTimeoutMs: number("queue_timeout", 5000),
       softMaxMemory: number("soft_max_memory"),
       minQueryMemory: number("min_query_memory", 64 * 1024 ** 2),
-      cpuShares: number("cpu_shares", 1024),
+      cpuShares: number("cpu_shares", defaultCpuShares),
       priority: number("priority"),
       shed: (values.get("shed") ?? "normal") as GroupConfig["shed"],
       bounds: readBounds(values),

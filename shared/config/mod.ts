@@ -6,6 +6,7 @@ export { parseConnectionString } from "./connstr.ts";
 export type { ConnectionString, Pair } from "./connstr.ts";
 export {
   CONSOLE_DATABASE,
+  defaultCpuShares,
   groupConditionKeys,
   lookupDatabase,
   minPoolSizeFor,

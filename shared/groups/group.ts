@@ -5,14 +5,13 @@
 // - An entry is in `waiting` exactly when a slot of this node would let a query of it run: it has one that waits,
 //   and every node from there up to, not including, this one has room.
 
-import type { GroupConfig } from "../config/mod.ts";
+import { defaultCpuShares, type GroupConfig } from "../config/mod.ts";
 import { Entry, WaitingEntries } from "./waiting_entries.ts";
 import { MemoryHistory } from "./memory_history.ts";
 import { type Ticket, TicketList } from "./ticket.ts";
 
-/** Slots of a group are given to its own queue as to a child with these. */
+/** Slots of a group are given to its own queue as to a child with this, and the default of cpu_shares. */
 const OWN_PRIORITY = 0;
-const OWN_WEIGHT = 1024;
 
 /** What may stand in a query's way: the names of the settings. */
 export const Limit = {
@@ -78,7 +77,7 @@ export class Group {
     this.own = new Entry(this);
     this.configure(settings);
     this.own.priority = OWN_PRIORITY;
-    this.own.weight = OWN_WEIGHT;
+    this.own.weight = defaultCpuShares;
   }
 
   get name(): string {

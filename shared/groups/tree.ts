@@ -5,7 +5,7 @@
 // - So the queue of a group is first come, first served: who comes while others wait finds the same group full.
 // - running <= limit of every group, but for limits that were lowered while queries ran: those run on.
 
-import type { GroupConfig } from "../config/mod.ts";
+import { defaultCpuShares, type GroupConfig } from "../config/mod.ts";
 import { Group } from "./group.ts";
 import { Outcome, type Ticket, TicketList, TicketState } from "./ticket.ts";
 
@@ -27,7 +27,7 @@ const ROOT: GroupConfig = {
   queueTimeoutMs: 0,
   softMaxMemory: 0,
   minQueryMemory: 0,
-  cpuShares: 1024,
+  cpuShares: defaultCpuShares,
   priority: 0,
   shed: "normal",
   bounds: null,

@@ -13,6 +13,11 @@ export interface SocketAddress {
   readonly port: number;
 }
 
+/** host:port, and [host]:port for IPv6. */
+export function hostPort(host: string, port: number): string {
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
 /** The size of the largest address here, sockaddr_un. */
 export const ADDRESS_BYTES = 110;
 /** sun_path, less the terminating zero of a path in the file system. */

@@ -28,7 +28,7 @@ export { type Timer } from "./timers.ts";
 export { Stream, type StreamOwner } from "./stream.ts";
 export { TlsContext, type TlsOptions, TlsSession, type TlsVersion } from "./tls.ts";
 export { openSslProblem, TlsError } from "./openssl.ts";
-export { type SocketAddress } from "./address.ts";
+export { hostPort, type SocketAddress } from "./address.ts";
 export {
   accept,
   isMissingAddress,

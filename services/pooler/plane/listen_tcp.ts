@@ -1,8 +1,13 @@
 // Where a worker listens for TCP: at every address of listen_addr that this host has. As with PgBouncer one that
 // it has not, such as that of a standby, is a warning; a port that is taken is an error.
 
-import { errnoText, isMissingAddress, listenTcp, SysError } from "../../../shared/sys/mod.ts";
-import { addressText } from "./log_lines.ts";
+import {
+  errnoText,
+  hostPort,
+  isMissingAddress,
+  listenTcp,
+  SysError,
+} from "../../../shared/sys/mod.ts";
 
 /** None of the addresses is one of this host. */
 export class ListenFailure extends Error {}
@@ -23,11 +28,11 @@ export function listenEach(
   for (const host of hosts) {
     try {
       const { fd, port } = listenTcp({ host, ...place });
-      listening.push({ fd, address: addressText(host, port) });
+      listening.push({ fd, address: hostPort(host, port) });
     } catch (error) {
       if (!(error instanceof SysError) || !isMissingAddress(error)) throw error;
       const why = `${error.syscall}(): ${errnoText(error.errno)}`;
-      warn(`cannot listen on ${addressText(host, place.port)}: ${why}`);
+      warn(`cannot listen on ${hostPort(host, place.port)}: ${why}`);
     }
   }
   if (hosts.length > 0 && listening.length === 0) {

@@ -6,6 +6,7 @@ import type { CancelOutcome } from "../../../shared/bus/mod.ts";
 import { CONSOLE_DATABASE, lookupDatabase } from "../../../shared/config/mod.ts";
 import {
   Errno,
+  hostPort,
   localAddress,
   peerCredentials,
   type SocketAddress,
@@ -22,10 +23,6 @@ export function pointerText(id: number): string {
   return `0x${id.toString(16).padStart(12, "0")}`;
 }
 
-export function addressText(host: string, port: number): string {
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
-}
-
 /** `C-0x00000000002a: shop/app@10.0.0.7:51514`, what the lines of a client begin with. */
 export function clientLabel(client: ClientSession): string {
   const { config, settings } = client.plane;
@@ -36,7 +33,7 @@ export function clientLabel(client: ClientSession): string {
 }
 
 function clientAddress({ address, stream }: ClientSession, listenPort: number): string {
-  if (address.host !== "unix") return addressText(address.host, address.port);
+  if (address.host !== "unix") return hostPort(address.host, address.port);
   return `unix(${stream.closed ? 0 : peerCredentials(stream.fd)?.pid ?? 0}):${listenPort}`;
 }
 
@@ -44,7 +41,7 @@ function clientAddress({ address, stream }: ClientSession, listenPort: number): 
 export function serverLabel(server: ServerConnection): string {
   const { database, user } = server.pool;
   const host = isSocketDir(server.address) ? "unix" : server.address;
-  const address = addressText(host, server.port);
+  const address = hostPort(host, server.port);
   return `S-${pointerText(server.id)}: ${database.name}/${user}@${address}`;
 }
 
@@ -59,7 +56,7 @@ export function loginAttemptText(client: ClientSession, replication: Replication
 export function newServerText({ address, stream }: ServerConnection): string {
   if (isSocketDir(address)) return "new connection to server";
   const { host, port }: SocketAddress = localAddress(stream.fd);
-  return `new connection to server (from ${addressText(host, port)})`;
+  return `new connection to server (from ${hostPort(host, port)})`;
 }
 
 /** An initial packet of which the first bytes tell that it is none. */

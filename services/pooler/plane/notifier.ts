@@ -9,7 +9,6 @@ import {
   latin1Text,
   parseDataRow,
   type ParsedError,
-  readyForQuery,
 } from "../../../shared/wire/mod.ts";
 import type { DatabaseConfig } from "../../../shared/config/mod.ts";
 import type { ClientSession } from "./client.ts";
@@ -18,13 +17,12 @@ import { allChannels } from "./listen_state.ts";
 import { type Channel, ChannelListener, type Registration } from "./listener.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
-import { error, type Refusal, refusals } from "./refusals.ts";
+import { error, readyIdle, type Refusal, refusals } from "./refusals.ts";
 import type { ServerConnection } from "./server.ts";
 
 /** Every wait has an end, where query_wait_timeout is off too. */
 const longestWaitMs = 120_000;
 const takeChannels = "SELECT pg_catalog.pg_listening_channels();UNLISTEN *";
-const readyIdle = readyForQuery("I");
 const utf8 = new TextDecoder();
 
 export class Notifier {

@@ -8,14 +8,14 @@ import { lookupDatabase, type OverloadBounds } from "../../../shared/config/mod.
 import type { Group } from "../../../shared/groups/mod.ts";
 import type { OverloadDecision, OverloadWarnings } from "../../../shared/bus/mod.ts";
 import { OwnBounds } from "../../../shared/overload/mod.ts";
-import { Backend, Frontend, readyForQuery } from "../../../shared/wire/mod.ts";
+import { Backend, Frontend } from "../../../shared/wire/mod.ts";
 import type { Timer } from "../../../shared/sys/mod.ts";
 import type { ClientSession } from "./client.ts";
 import { EventLoopLag } from "./event_loop_lag.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { zeroAt } from "./prepared.ts";
-import { type Answers, answersOf, overloaded, type Refusal } from "./refusals.ts";
+import { type Answers, answersOf, overloaded, readyIdle, type Refusal } from "./refusals.ts";
 import { answersBehind, endsTransaction, holdBack } from "./refused_begin.ts";
 import type { ServerConnection } from "./server.ts";
 import { type Risk, Shedding, type Source, type Work } from "./shedding.ts";
@@ -28,7 +28,6 @@ const lagSlackMs = 1000;
 /** Hosts of monitors may come and go. */
 const countsMax = 5000;
 
-const ready = readyForQuery("I");
 const closeComplete = Uint8Array.of(Backend.closeComplete, 0, 0, 0, 4);
 
 /** What was refused for one source to the clients of one database, and of one group that has bounds of its own. */
@@ -233,7 +232,7 @@ export class Overload {
     if (server.skipping) {
       if (type === Frontend.sync) {
         server.skipping = false;
-        client.stream.sendBytes(ready);
+        client.stream.sendBytes(readyIdle);
       }
       return true;
     }
@@ -281,7 +280,7 @@ export class Overload {
   ): boolean {
     switch (this.#plane.arena.bytes[at]) {
       case Frontend.sync:
-        client.stream.sendBytes(ready);
+        client.stream.sendBytes(readyIdle);
         return true;
       case Frontend.close: {
         const answers = answersBehind(client, at, limit);

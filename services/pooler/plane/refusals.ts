@@ -316,7 +316,8 @@ export function error(refusal: Refusal): Uint8Array {
   return encode("ERROR", refusal);
 }
 
-const readyIdle = readyForQuery("I");
+/** What ends a cycle outside of a transaction. */
+export const readyIdle = readyForQuery("I");
 
 /** What a client without an open transaction is sent whose requests are refused alike. */
 export interface Answers {

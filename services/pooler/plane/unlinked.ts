@@ -1,12 +1,10 @@
 // What a client without a server is answered, since no transaction is open. What has to be remembered for it are
 // fields of the client: there may be very many that do nothing.
 
-import { Frontend, readInt32, readyForQuery } from "../../../shared/wire/mod.ts";
+import { Frontend, readInt32 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
-import { error, type Refusal, refusals } from "./refusals.ts";
+import { error, readyIdle, type Refusal, refusals } from "./refusals.ts";
 import { holdBack } from "./refused_begin.ts";
-
-const readyIdle = readyForQuery("I");
 
 /** Whether a message of this type needs no server. */
 export function isAnswered(client: ClientSession, type: number): boolean {

@@ -11,11 +11,10 @@ import {
   Frontend,
   message,
   noticeResponse,
-  readyForQuery,
 } from "../../../../shared/wire/mod.ts";
 import { type Command, type Outcome, silentNotice } from "../../../../shared/console/mod.ts";
 import type { Gathered } from "../../group_gather.ts";
-import { error, type Refusal, refusals } from "../refusals.ts";
+import { error, readyIdle, type Refusal, refusals } from "../refusals.ts";
 import { BodyReader } from "./body_reader.ts";
 import { describeRows, type Formats, Output, type Row } from "./encode.ts";
 import { type Frame, Frames } from "./frames.ts";
@@ -63,7 +62,6 @@ interface Running {
   readonly simple: boolean;
 }
 
-const ready = readyForQuery("I");
 const parseComplete = message(Backend.parseComplete);
 const bindComplete = message(Backend.bindComplete);
 const closeComplete = message(Backend.closeComplete);
@@ -197,7 +195,7 @@ export class Conversation {
     if (type === Frontend.sync) {
       this.#skipping = false;
       this.#portals.clear();
-      this.#output.put(ready);
+      this.#output.put(readyIdle);
       return;
     }
     if (this.#skipping) return;
@@ -241,7 +239,7 @@ export class Conversation {
   #failQuery(refusal: Refusal): void {
     this.#host.refused(refusal);
     this.#output.put(error(refusal));
-    this.#output.put(ready);
+    this.#output.put(readyIdle);
   }
 
   // --- the simple protocol
@@ -417,7 +415,7 @@ export class Conversation {
     }
     this.#running = null;
     output.put(plan.tag === null ? emptyQueryResponse() : commandComplete(plan.tag));
-    if (simple) output.put(ready);
+    if (simple) output.put(readyIdle);
   }
 }
 
