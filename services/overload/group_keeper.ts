@@ -254,8 +254,8 @@ export class GroupKeeper {
       claim?.isRunning && !this.#isHelper(entry)
     );
     const before = this.#measured;
-    const last = [...before.keys()];
-    const age = ({ entry }: Member) => last.indexOf(keyOf(entry));
+    const ages = new Map([...before.keys()].map((key, at) => [key, at]));
+    const age = ({ entry }: Member) => ages.get(keyOf(entry)) ?? -1;
     wanted.sort((a, b) => age(a) - age(b));
     const kept = new Map<string, number>();
     const fresh = new Map<string, number>();

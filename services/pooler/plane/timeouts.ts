@@ -63,11 +63,11 @@ export class Timeouts {
 
   #sweepQueue(pool: Pool, now: number): void {
     const { queryWaitNotifyMs } = this.#config.settings;
+    const texts = { wait: pool.queueRefusal(), query: refusals.queuedQueryTimeout };
     let waiter = pool.firstWaiter;
     while (waiter !== null) {
       const next: Waiter | null = waiter.nextWaiter;
       const since = waiter.waitingSince;
-      const texts = { wait: pool.queueRefusal(), query: refusals.queuedQueryTimeout };
       const refusal = this.#overdueWait(pool, waiter, texts, now);
       if (refusal !== null) waiter.fail(refusal);
       else if (

@@ -19,11 +19,14 @@ export function* groupRows(
   { plane, now, wallNow }: Moment,
   others: readonly GroupUse[] = [],
 ): Generator<Row> {
-  const own = plane.admission.groups.map((group) => useOf(group, wallNow - now));
-  const all = [...own, ...others];
+  const byName = new Map<string, GroupUse[]>(plane.config.groups.map(({ name }) => [name, []]));
+  for (const group of plane.admission.groups) {
+    byName.get(group.name)?.push(useOf(group, wallNow - now));
+  }
+  for (const use of others) byName.get(use.name)?.push(use);
   for (const settings of plane.config.groups) {
     const { name, maxConcurrentQueries, softMaxMemory, maxQueued } = settings;
-    const use = sumOfUse(all, name);
+    const use = sumOfUse(byName.get(name) ?? [], name);
     const { running, queued, memory, lastUsed } = use;
     const isBelow = (value: number, limit: number) => limit === 0 || value < limit;
     const canRun = isBelow(running, maxConcurrentQueries) && isBelow(memory, softMaxMemory);
