@@ -134,14 +134,13 @@ export function checkBounds(
       : contradiction([settings], key, name);
     if (problem !== null) warnings.add(placeOf("pgbouncer", `min_${name}`), problem);
   }
-  for (const use of ["cpu", "memory"] as const) {
-    const isCpu = use === "cpu";
-    const warn = isCpu
-      ? config.settings.cpuOverloadWarnRatio
-      : config.settings.memoryOverloadWarnRatio;
-    const clear = isCpu
-      ? config.settings.cpuOverloadClearRatio
-      : config.settings.memoryOverloadClearRatio;
+  const { cpuOverloadWarnRatio, cpuOverloadClearRatio } = config.settings;
+  const { memoryOverloadWarnRatio, memoryOverloadClearRatio } = config.settings;
+  const ratios = [
+    ["cpu", cpuOverloadWarnRatio, cpuOverloadClearRatio],
+    ["memory", memoryOverloadWarnRatio, memoryOverloadClearRatio],
+  ] as const;
+  for (const [use, warn, clear] of ratios) {
     const name = `${use}_overload_warn_ratio`;
     if (warn === 0 || clear <= warn) continue;
     warnings.add(

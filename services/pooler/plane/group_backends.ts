@@ -16,6 +16,8 @@ import type { ServerConnection } from "./server.ts";
 
 /** A monitor may have been started since. */
 const againMs = 2000;
+/** Sweeps come a little late or early. */
+const slackMs = 20;
 
 interface Row {
   readonly database: string;
@@ -47,8 +49,7 @@ export class GroupBackends {
     if (settings.busUrl.length === 0) return;
     const wasTold = this.#told !== "" && this.#told !== "[]";
     if (!wasTold && !dividesCpu(groups) && !boundsMemory(groups)) return;
-    // Sweeps come a little late or early.
-    if (now - this.#lookedAt < settings.overloadIntervalMs - againMs / 100) return;
+    if (now - this.#lookedAt < settings.overloadIntervalMs - slackMs) return;
     this.#lookedAt = now;
     const rows = this.#rows(now);
     const text = JSON.stringify(rows, (key, value) => key === "ageMs" ? undefined : value);
