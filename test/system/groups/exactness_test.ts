@@ -9,6 +9,7 @@ import { needs } from "../../support/needs.ts";
 import { startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import { RawClient } from "../../support/raw_client.ts";
+import { takesOneOf } from "./group_load.ts";
 
 needs("postgresql");
 
@@ -22,14 +23,7 @@ const SAMPLES = 100;
 
 const postgres = await startPostgres();
 for (const role of ["a", "b"]) await postgres.query(`CREATE ROLE ${role} LOGIN`);
-await postgres.query(`
-  CREATE FUNCTION take(kind int, most int) RETURNS void LANGUAGE plpgsql AS $$
-  BEGIN
-    FOR place IN 1 .. most LOOP
-      IF pg_try_advisory_xact_lock(kind, place) THEN RETURN; END IF;
-    END LOOP;
-    RAISE EXCEPTION 'more than % run of kind %', most, kind;
-  END $$`);
+await postgres.query(takesOneOf);
 const watcher = await RawClient.login(postgres, { user: "postgres" });
 
 const ini = (total: number) => ({

@@ -6,6 +6,16 @@ import { until } from "../../support/harness.ts";
 import type { Postgres } from "../../support/postgres.ts";
 import { RawClient, ServerError, type Target } from "../../support/raw_client.ts";
 
+/** A function whose call `take(kind, most)` fails when so many of a kind run already, each until its transaction ends. */
+export const takesOneOf = `
+  CREATE FUNCTION take(kind int, most int) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    FOR place IN 1 .. most LOOP
+      IF pg_try_advisory_xact_lock(kind, place) THEN RETURN; END IF;
+    END LOOP;
+    RAISE EXCEPTION 'more than % run of kind %', most, kind;
+  END $$`;
+
 const lookMs = 20;
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 

@@ -13,7 +13,7 @@ import { f } from "../../support/notation.ts";
 import { signal } from "../../support/processes.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { Backend, parseErrorFields } from "../../../shared/wire/mod.ts";
-import { GroupLoad, GroupWatch } from "../groups/group_load.ts";
+import { GroupLoad, GroupWatch, takesOneOf } from "../groups/group_load.ts";
 import { workerIdOf } from "../budget/support.ts";
 import { makeMesh, type MeshHost } from "./mesh.ts";
 
@@ -43,14 +43,7 @@ const mesh = await makeMesh({
 const { postgres, network } = mesh;
 const [north, south] = mesh.hosts as [MeshHost, MeshHost];
 await postgres.query("CREATE ROLE app LOGIN");
-await postgres.query(`
-  CREATE FUNCTION take(kind int, most int) RETURNS void LANGUAGE plpgsql AS $$
-  BEGIN
-    FOR place IN 1 .. most LOOP
-      IF pg_try_advisory_xact_lock(kind, place) THEN RETURN; END IF;
-    END LOOP;
-    RAISE EXCEPTION 'more than % run of kind %', most, kind;
-  END $$`);
+await postgres.query(takesOneOf);
 const watch = await GroupWatch.start(
   postgres,
   "SELECT CASE classid WHEN 2 THEN 'a' ELSE 'b' END, count(*) FROM pg_locks " +
