@@ -16,9 +16,11 @@ needs("postgresql");
 
 const postgres = await startPostgres({ settings: { max_connections: "60" } });
 const at = `host=127.0.0.1 port=${postgres.port} dbname=postgres`;
+// The kernel's buffers are bounded, or the larger part of a result fits in them: they grow to 33 MB and more.
 const pooler = await startPgweir({
   ini: {
     databases: { many: `${at} pool_size=30`, one: `${at} pool_size=1`, two: `${at} pool_size=2` },
+    pgbouncer: { tcp_socket_buffer: 262144 },
   },
 });
 const user = "postgres";
