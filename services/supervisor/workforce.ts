@@ -16,6 +16,7 @@ import {
   silentNotice,
   tlsKept,
   untouched,
+  waits,
   type Work,
   type Workforce,
 } from "../../shared/console/mod.ts";
@@ -80,7 +81,10 @@ export class HostWorkforce implements Workforce {
       } catch (error) {
         if (!(error instanceof BusError)) throw error;
         // One that has ended meanwhile has nothing left to do.
-        if (this.#ready.includes(id)) silent.push(`worker ${id}`);
+        if (!this.#ready.includes(id)) return;
+        // Until it answers, or is replaced for its silence, it may be in the middle of anything.
+        if (waits(command)) left++;
+        else silent.push(`worker ${id}`);
       }
     }));
     return { left, found, silent };

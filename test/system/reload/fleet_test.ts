@@ -265,6 +265,32 @@ tests("a worker that does not answer is named", async () => {
   }, patienceMs);
 });
 
+// PAUSE was called complete while a worker that stood still had a transaction open.
+for (const end of ["goes on", "is killed"] as const) {
+  tests(`PAUSE waits for a worker that stands still until it ${end}`, async () => {
+    const consoles = await onEach(admin);
+    const [silent, boss] = consoles as [RawClient, RawClient];
+    const busy = (await onEach(app)).find((client) => workerOf(client) === workerOf(silent))!;
+    await busy.query("BEGIN");
+    const [row] = await silent.table("SHOW WORKER");
+    const pid = Number(row!["pid"]);
+    await freeze(pid);
+    boss.send(f.Q("PAUSE"));
+    // Longer than a worker's answer is waited for.
+    await new Promise((resolve) => setTimeout(resolve, 4000));
+    assert.is(boss.unread, 0);
+    if (end === "is killed") signal(pid, "SIGKILL");
+    else {
+      signal(pid, "SIGCONT");
+      await until("it to know", () => isPaused(silent));
+      assert.is(boss.unread, 0);
+      await busy.query("COMMIT");
+    }
+    assert.is(await boss.replies(1, { timeoutMs: patienceMs }), 'C"PAUSE" Z(I)');
+    assert.is((await postgres.backends()).length, 0);
+  });
+}
+
 tests("signals to the supervisor: USR1 pauses all workers, USR2 resumes them", async () => {
   const clients = await onEach(app);
   for (const client of clients) await client.query("SELECT 1");
