@@ -459,7 +459,10 @@ export class Control {
         const id = this.#cancels.add((outcome) => resolve({ outcome }));
         this.#tell({ type: "cancel", id, processId: request.processId, secret: request.secret });
       }));
+    // The embedded bus has this host alone.
+    const isMesh = bus.token === null;
     joined.onReconnect(() => {
+      if (isMesh) this.#mesh.listens();
       this.#announce();
       this.#tell({ type: "refresh" });
     });
@@ -475,6 +478,7 @@ export class Control {
       if (worker !== workerId) this.#tell({ type: "tablesChanged", database });
     });
     joined.subscribe(joined.subjects.allPresence, (presence) => this.#mesh.heard(presence));
+    if (isMesh) this.#mesh.listens();
     this.#joinBudget(joined);
     new OverloadWatch(this.#seat.supervisor, (message) => this.#tell(message))
       .join(joined, workerId);

@@ -14,6 +14,9 @@ const silentAnswerMs = 1000;
 /** One that has not said good-bye is named for so long. */
 const forgottenMs = 10 * 60_000;
 
+/** All speak each second: who is there has been heard after so long. */
+const hearingMs = 1500;
+
 /** It has missed some of its words, which come each second. */
 const suspectMs = 3000;
 
@@ -36,6 +39,7 @@ export class MeshAuthority implements Authority {
   readonly #own: string;
   readonly #now: () => number;
   readonly #peers = new Map<number, Peer>();
+  #hearsAllAt = 0;
 
   constructor(
     own: string,
@@ -45,6 +49,11 @@ export class MeshAuthority implements Authority {
     this.#own = own;
     this.#bus = bus;
     this.#now = now;
+  }
+
+  /** What the workers of other hosts say of themselves comes from now on. */
+  listens(): void {
+    this.#hearsAllAt = this.#now() + hearingMs;
   }
 
   heard({ id, supervisor = "", host, state }: Pick<Presence, HeardOf>): void {
@@ -81,7 +90,12 @@ export class MeshAuthority implements Authority {
   async #ask(command: Command, again: boolean): Promise<Answer> {
     const bus = this.#bus();
     if (bus === null || !bus.connected) return { ...refused(noBus), left: 0 };
-    const hosts = command.kind === "reload" ? [this.#own] : this.#supervisors();
+    const isForAll = command.kind !== "reload";
+    const untilHeardMs = this.#hearsAllAt - this.#now();
+    if (isForAll && untilHeardMs > 0) {
+      await new Promise((resolve) => setTimeout(resolve, untilHeardMs));
+    }
+    const hosts = isForAll ? this.#supervisors() : [this.#own];
     const answers = await Promise.all(hosts.map(async (supervisor): Promise<Answer | null> => {
       try {
         return await bus.request(

@@ -62,6 +62,18 @@ tests("all hosts are asked, RELOAD concerns the own one", async () => {
   assert.equal(await rig.ask(), ["east,own", null]);
 });
 
+// In the first second of a worker a PAUSE reached its own host alone, and nobody was told.
+tests("a command that comes before all hosts were heard waits for them", async () => {
+  const rig = new Rig();
+  rig.answers.set("east", { ...done, left: 0 });
+  rig.authority.listens();
+  const asking = rig.ask();
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.equal(rig.asked, []);
+  rig.heard(2, "east");
+  assert.equal(await asking, ["east,own", null]);
+});
+
 // A host that had been cut off for more than ten seconds was not asked, and nobody was told that it went on.
 tests("a host that can't be reached is named, however long ago it was heard", async () => {
   const rig = new Rig();
