@@ -155,19 +155,24 @@ export function unlinkUnix(path: string): void {
   }
 }
 
+/** What accepting fails with as long as it lasts. */
+const shortages: readonly number[] = [Errno.EMFILE, Errno.ENFILE, Errno.ENOBUFS, Errno.ENOMEM];
+/** So many connections that died while they waited are passed over, before it is something else. */
+const deadInARow = 64;
+
 /**
  * Takes one connection: its descriptor, or -errno. -EAGAIN: none waits. -EMFILE, -ENFILE,
- * -ENOBUFS, -ENOMEM: no descriptor or no memory is left, and epoll will go on reporting the listener, so take
- * it out of the reactor for a while. Connections that died while they waited are passed over.
+ * -ENOBUFS, -ENOMEM: no descriptor or no memory is left. With these and any other error epoll will go on reporting the
+ * listener, so take it out of the reactor for a while.
  */
 export function accept(listenFd: number): number {
-  for (;;) {
+  for (let dead = 0;;) {
     const fd = libc.accept4(listenFd, null, null, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) return fd;
     const errno = lastErrno();
-    if (errno !== Errno.EINTR && errno !== Errno.ECONNABORTED && errno !== Errno.EPROTO) {
-      return -errno;
-    }
+    if (errno === Errno.EINTR) continue;
+    // Others are errors of the one connection: the next one may be fine.
+    if (errno === Errno.EAGAIN || shortages.includes(errno) || ++dead >= deadInARow) return -errno;
   }
 }
 

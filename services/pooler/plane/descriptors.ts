@@ -4,6 +4,9 @@
 //
 //   0                                        clients + servers max      + entrance       limit
 //   | clients (at most clientsMax) | servers           | not logged in yet | the rest    |
+//
+// Connections that are not logged in may have clients' places too, never those of servers: strangers that
+// connect and say nothing must not keep those who are there from being served.
 
 import type { Stream } from "../../../shared/sys/mod.ts";
 
@@ -17,7 +20,7 @@ export class Descriptors {
   readonly clientsMax: number;
   readonly #peersMax: number;
   /** Connections whose last words are on their way: closed for all but the kernel. */
-  #leaving: Stream[] = [];
+  #leaving: Pick<Stream, "closed">[] = [];
 
   constructor(limit: number, poolSize: number) {
     this.#peersMax = Math.max(2, limit - reserved - entrance);
@@ -25,23 +28,26 @@ export class Descriptors {
     this.clientsMax = this.#peersMax - servers;
   }
 
-  leaves(stream: Stream): void {
+  leaves(stream: Pick<Stream, "closed">): void {
     this.#leaving.push(stream);
   }
 
-  /** Whether one more connection can be accepted, `open` clients and servers being open. */
-  mayAccept(open: number): boolean {
-    return this.#used(open) < this.#peersMax + entrance;
+  /** Whether one more connection can be accepted, so many clients, logged in or not, and servers being open. */
+  mayAccept(clients: number, servers: number): boolean {
+    const taken = this.#taken(clients, servers);
+    return taken < this.clientsMax + entrance && taken + servers < this.#peersMax + entrance;
   }
 
   /** How many more servers may be opened. */
-  serverRoom(open: number): number {
-    return this.#peersMax - this.#used(open);
+  serverRoom(clients: number, servers: number): number {
+    return this.#peersMax - servers - Math.min(this.clientsMax, this.#taken(clients, servers));
   }
 
-  #used(open: number): number {
-    if (open + this.#leaving.length >= this.#peersMax) this.sweep();
-    return open + this.#leaving.length;
+  /** How many the clients have, and those that were clients. */
+  #taken(clients: number, servers: number): number {
+    const taken = clients + this.#leaving.length;
+    if (taken >= this.clientsMax || taken + servers >= this.#peersMax) this.sweep();
+    return clients + this.#leaving.length;
   }
 
   /** Forgets the connections that are gone by now. */

@@ -361,12 +361,12 @@ export class Plane {
 
   /** Descriptors are left for one more connection, to be heard at least. */
   get hasRoom(): boolean {
-    return this.#descriptors.mayAccept(this.clients.size + this.openServers);
+    return this.#descriptors.mayAccept(this.clients.size, this.openServers);
   }
 
   /** How many more servers the descriptors allow. */
   get serverRoom(): number {
-    return this.#descriptors.serverRoom(this.clients.size + this.openServers);
+    return this.#descriptors.serverRoom(this.clients.size, this.openServers);
   }
 
   /** Why this worker itself can't take one more client, or null. */
@@ -728,10 +728,7 @@ export class Plane {
   }
 }
 
-/** What accepting fails with as long as it lasts: epoll goes on reporting the listener all the time. */
-const shortages: readonly number[] = [Errno.EMFILE, Errno.ENFILE, Errno.ENOBUFS, Errno.ENOMEM];
-
-/** Accepts clients. Stops while descriptors or the kernel's memory are short, so that the loop never spins. */
+/** Accepts clients. Stops for a while when it can't, as when descriptors are short, so that the loop never spins. */
 class Listener implements EventSource {
   readonly #plane: Plane;
   readonly #fd: number;
@@ -761,13 +758,9 @@ class Listener implements EventSource {
     for (let i = 0; i < acceptsPerEvent; i++) {
       if (!this.#plane.hasRoom) return this.#pause("out of file descriptors for clients");
       const fd = accept(this.#fd);
-      if (fd >= 0) {
-        this.#plane.onAccepted(fd, this.#path !== null);
-        continue;
-      }
       if (fd === -Errno.EAGAIN) return;
-      if (shortages.includes(-fd)) return this.#pause(errnoText(-fd));
-      // The connection died in the queue: the next one may be fine.
+      if (fd < 0) return this.#pause(errnoText(-fd));
+      this.#plane.onAccepted(fd, this.#path !== null);
     }
   }
 

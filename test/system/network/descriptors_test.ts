@@ -1,7 +1,7 @@
 // A worker that runs short of file descriptors: it takes what the system gives, keeps some for servers, cancels and
 // the console, tells surplus clients so, and neither spins nor stays shut.
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, unlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Errno, errnoText, runtimeCommand } from "../../../shared/sys/mod.ts";
 import { assert, suite, until } from "../../support/harness.ts";
@@ -38,6 +38,7 @@ async function startLimited(soft: number, hard: number): Promise<Pgweir> {
         ...defaultSettings(port, dir),
         max_client_conn: 1000,
         client_login_timeout: 300,
+        logfile: "p.log",
       },
     }),
   );
@@ -55,6 +56,23 @@ function saidNowAndThen(pooler: Pgweir, since: number): void {
   const lines = pooler.log().split("accepting clients is paused").length - 1;
   const most = 3 + (performance.now() - since) / 10_000;
   assert.ok(lines <= most, `${lines} lines in the log`);
+}
+
+/** Has five clients need a server each. */
+async function fiveAtWork(clients: readonly RawClient[]): Promise<void> {
+  for (const client of clients) client.send(f.Q("SELECT pg_sleep(300)"));
+  await until(
+    "five servers to be at work",
+    async () => (await postgres.backends()).filter((b) => b.wait_event === "PgSleep").length === 5,
+  );
+}
+
+/** Moves the log away, and waits until a reload has begun another, which tells of the reload. */
+async function rotate(pooler: Pgweir): Promise<void> {
+  const log = join(pooler.dir, "p.log");
+  renameSync(log, `${log}.1`);
+  pooler.signal("SIGHUP");
+  await until("the new log", () => existsSync(log) && readFileSync(log, "utf8").includes("SIGHUP"));
 }
 
 /** Logs clients in until one is refused. */
@@ -100,12 +118,7 @@ tests(
     assert.match(refusal.fields.hint, /ulimit -n/);
     assert.ok(clients.length >= 16, `${clients.length} clients`);
 
-    for (const client of clients.slice(0, 5)) client.send(f.Q("SELECT pg_sleep(300)"));
-    await until(
-      "five servers to be at work",
-      async () =>
-        (await postgres.backends()).filter((b) => b.wait_event === "PgSleep").length === 5,
-    );
+    await fiveAtWork(clients.slice(0, 5));
     for (const client of clients.slice(5)) client.send(f.Q("SELECT 1"));
     for (const client of clients.slice(0, 5)) {
       assert.is(await client.cancel(), "");
@@ -114,6 +127,7 @@ tests(
     for (const client of clients.slice(5)) assert.is(await client.replies(), RESULT);
     assert.is((await pooler.console("SHOW VERSION")).length, 1);
     assert.equal(await pooler.console("RELOAD"), []);
+    await rotate(pooler);
     await atRest(pooler.pid);
 
     // A place that comes free is given at once.
@@ -127,7 +141,7 @@ tests(
 );
 
 // Strangers that connect and say nothing use up the rest. The accepting stopped for ever, or went on at full
-// speed with an error each time.
+// speed with an error each time; or they took what servers need as well.
 tests("with nothing left to accept with it waits quietly, and begins again by itself", async () => {
   const pooler = await startLimited(128, 128);
   const files = openFiles(pooler.pid);
@@ -137,7 +151,8 @@ tests("with nothing left to accept with it waits quietly, and begins again by it
   for (let i = 0; i < 100; i++) silent.push(await RawClient.connect(pooler));
   await until("the listener to rest", () => /accepting clients is paused/.test(pooler.log()));
   assert.ok(openFiles(pooler.pid) <= 128);
-  assert.equal(await clients[0]!.query("SELECT 1"), [["1"]]);
+  await fiveAtWork(clients.slice(0, 5));
+  await rotate(pooler);
   await atRest(pooler.pid);
   saidNowAndThen(pooler, began);
 
@@ -152,21 +167,31 @@ tests("with nothing left to accept with it waits quietly, and begins again by it
   await pooler.stop();
 });
 
-// Only a lack of descriptors was waited out; when the kernel was out of memory the loop went on at full speed.
-tests("with no memory to accept with it waits quietly as well", async () => {
+// Only a lack of descriptors was waited out: when the kernel was out of memory the loop went on at full speed, and
+// when every connection had died in its queue it never came back from it.
+tests("whatever accepting fails with, it waits quietly, and begins again by itself", async () => {
   const filter = join(import.meta.dirname!, "failing_accepts.py");
-  for (const errno of [Errno.ENOBUFS, Errno.ENOMEM]) {
+  for (const errno of [Errno.ENFILE, Errno.ENOBUFS, Errno.ENOMEM, Errno.ECONNABORTED]) {
+    const switchFile = join(tempDir("accepts"), "fail");
     const pooler = await startPgweir({
       ini: { databases: { postgres: `host=127.0.0.1 port=${postgres.port}` } },
-      prefix: ["python3", filter, String(errno)],
+      prefix: ["python3", filter, String(errno), switchFile],
     });
+    const client = await RawClient.login(pooler, login);
+    writeFileSync(switchFile, "");
     const began = performance.now();
-    const waiting = await RawClient.connect(pooler);
+    const late = await RawClient.connect(pooler);
+    late.startup(login);
     const paused = `accepting clients is paused: ${errnoText(errno)}`;
-    await until("the listener to rest", () => pooler.log().includes(paused));
+    await until(`the log: ${paused}`, () => pooler.log().includes(paused));
+    assert.equal(await client.query("SELECT 1"), [["1"]]);
     await atRest(pooler.pid);
     saidNowAndThen(pooler, began);
-    waiting.close();
+    unlinkSync(switchFile);
+    await late.authenticate(login);
+    assert.equal(await late.query("SELECT 1"), [["1"]]);
+    await late.end();
+    await client.end();
     await pooler.stop();
   }
 });
