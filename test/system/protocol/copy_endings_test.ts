@@ -2,7 +2,6 @@
 // while others use the second server. What counts: not a row, not a busy backend and not a socket is left.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { concatBytes } from "../../../shared/wire/mod.ts";
 import { atExit } from "../../support/at_exit.ts";
 import { assert, suite, until } from "../../support/harness.ts";
@@ -12,6 +11,7 @@ import type { Pgweir } from "../../support/pgweir.ts";
 import type { Postgres } from "../../support/postgres.ts";
 import { isAlive, openFiles, signal } from "../../support/processes.ts";
 import type { RawClient } from "../../support/raw_client.ts";
+import { halfClosed } from "../../support/sockets.ts";
 import { ask, closeAll, nothingHangs, open, startPair, upTo } from "./support.ts";
 
 needs("postgresql");
@@ -38,22 +38,13 @@ test.after(async () => {
   await postgres.stop("immediate");
 });
 
-/** Sockets of the pooler whose peer has closed and that it has not closed itself. */
-function halfClosed(): number {
-  const port = pooler.port.toString(16).toUpperCase().padStart(4, "0");
-  return readFileSync("/proc/net/tcp", "utf8").split("\n").filter((line) => {
-    const [, local, , state] = line.trim().split(/\s+/);
-    return local?.endsWith(`:${port}`) && state === "08";
-  }).length;
-}
-
 async function freeAgain(what: string): Promise<void> {
   await until(
     `the servers to be free, ${what}`,
     async () => (await postgres.backends()).every((backend) => backend.state === "idle"),
   );
   await until(`the sockets to be closed, ${what}`, () => openFiles(pooler.pid) <= files + 2);
-  await until(`no socket to be half closed, ${what}`, () => halfClosed() === 0);
+  await until(`no socket to be half closed, ${what}`, () => halfClosed(pooler.port) === 0);
 }
 
 async function nothingCopied(what: string): Promise<void> {

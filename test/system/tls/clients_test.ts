@@ -22,7 +22,7 @@ import { needs } from "../../support/needs.ts";
 import { f } from "../../support/notation.ts";
 import { type Pgweir, startPgweir } from "../../support/pgweir.ts";
 import { startPostgres } from "../../support/postgres.ts";
-import { signal } from "../../support/processes.ts";
+import { atRest, signal } from "../../support/processes.ts";
 import { RawClient } from "../../support/raw_client.ts";
 import { startRelay } from "../../support/relay.ts";
 import {
@@ -400,7 +400,21 @@ test("a record that ends in the middle of a message wakes nobody twice, and is n
     const replies = await client.replies(2);
     assert.match(replies, /^T D C.* Z\(I\) 1 2 D C.* 3 Z\(I\)$/, `${length}: ${replies}`);
   }
+  await atRest(pooler.pid);
   await client.end();
+});
+
+test("a login and what follows it in one record, and in as many as it has bytes", async () => {
+  const login = startupPacket({ user: "postgres", database: "postgres" });
+  const both = concatBytes(login, queryMessage("SELECT 1"));
+  for (const send of ["send", "sendByteByByte"] as const) {
+    const client = await RawClient.connect(pooler);
+    await client.startTls();
+    await client[send](both);
+    assert.match(await client.replies(2), /^R( S)+ K Z\(I\) T D C"SELECT 1" Z\(I\)$/);
+    await atRest(pooler.pid);
+    await client.end();
+  }
 });
 
 test("who does not read holds its server back, and gets everything in the end", async () => {
