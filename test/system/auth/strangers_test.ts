@@ -193,7 +193,7 @@ const median = (values: readonly number[]) =>
 // A wrong clear password took milliseconds where there was a SCRAM secret to compare it with, and none where there
 // was no user; and md5 asked strangers for md5 where all users have SCRAM secrets.
 tests("strangers look and take as long as users whose secrets are SCRAM secrets", async () => {
-  for (const auth of ["plain", "md5"]) {
+  for (const auth of ["plain", "md5", "scram-sha-256"]) {
     const pooler = await startPgweir({
       ini: { databases, pgbouncer: { auth_type: auth, scram_iterations: 40_000 } },
       userlist: { hashed: stored40k },

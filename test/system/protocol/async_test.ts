@@ -359,6 +359,52 @@ test("a server that refuses the pooler's own SET fails only that client", async 
   });
 });
 
+test("a server that answers a reset or a test in an odd way is replaced", async () => {
+  // The same for what is asked between two clients: who comes next must not meet the server.
+  for (
+    const own of [
+      { server_reset_query: "own", server_reset_query_always: 1 },
+      { server_check_query: "own", server_check_delay: 0 },
+    ]
+  ) {
+    let odd: Uint8Array = new Uint8Array(0);
+    const onMessage = (session: FakeSession, asked: { type: number; body: Uint8Array }) => {
+      const isOwn = asked.type === Frontend.query && queryText(asked) === "own";
+      if (isOwn) session.send(odd, readyForQuery("I"));
+      else session.answer(asked);
+    };
+    await withFake({ onMessage }, async (fake, front) => {
+      const client = await open(front);
+      assert.is(await ask(client, [f.Q("good")]), good);
+      for (const [what, bytes] of oddErrors) {
+        odd = bytes;
+        const before = fake.sessions.length;
+        for (let i = 0; i < 2; i++) assert.is(await ask(client, [f.Q("good")]), good, what);
+        await until(`a server after ${what}`, () => fake.sessions.length > before);
+      }
+      await client.end();
+    }, own);
+  }
+});
+
+test("what an idle server says in an odd way is for nobody", async () => {
+  await withFake({}, async (fake, front) => {
+    const client = await open(front);
+    for (const [what, bytes] of oddErrors) {
+      assert.is(await ask(client, [f.Q("good")]), good, what);
+      const notice = Uint8Array.from(bytes);
+      notice[0] = 0x4e;
+      fake.open[0]!.send(notice);
+      assert.is(await ask(client, [f.Q("good")]), good, `a notice: ${what}`);
+      // An error means that it ends, whatever else it says.
+      fake.open[0]!.send(bytes);
+      await until(`the server to be left after ${what}`, () => fake.open.length === 0);
+      await client.readNothingFor(0);
+    }
+    await client.end();
+  });
+});
+
 test("a server that dies in the middle of an answer leaves no client waiting", async () => {
   // Half an answer cannot be completed: the client has to be told, or be closed, at once.
   const row = concatBytes(
