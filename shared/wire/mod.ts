@@ -26,8 +26,9 @@ export {
   type ScramSecret,
   scramSecretMatches,
 } from "./scram_keys.ts";
+export { channelSteps, type Step, type StepKind } from "./sql_channels.ts";
 export { deallocatesAll, type NamedStatement, namedStatements } from "./sql_deallocate.ts";
-export { scanSql, SqlFlag, unlistens } from "./sql_scan.ts";
+export { scanSql, SqlFlag } from "./sql_scan.ts";
 export {
   noSettingNames,
   type SettingNames,

@@ -10,13 +10,11 @@ import {
   dollarEnd,
   escapedEnd,
   insideWord,
-  isLetter,
   isSpace,
   lettersStart,
   nextToken,
   quotedEnd,
   same,
-  skipStatement,
   spaceStart,
   tagEnd,
   tokenEnd,
@@ -24,7 +22,6 @@ import {
   wordBefore,
   wordEnd,
 } from "./sql_tokens.ts";
-import { decodeUtf8Lossy } from "./text.ts";
 
 export const SqlFlag = {
   /** A statement begins with DEALLOCATE or DISCARD. */
@@ -67,34 +64,33 @@ export const SqlFlag = {
   begins: 1 << 18,
   /** A statement may end the transaction block: COMMIT, END, ROLLBACK, ABORT, PREPARE TRANSACTION. */
   ends: 1 << 19,
+  /** A statement begins with SAVEPOINT, RELEASE or ROLLBACK TO. */
+  savepoints: 1 << 20,
 } as const;
 
-const everyFlag = (1 << 20) - 1;
+const everyFlag = (1 << 21) - 1;
 
 const setsUnnamedConfig = SqlFlag.setsConfig | SqlFlag.setsUnnamed;
 
 // Beside the flags, and dropped at the end of a statement:
 /** The statement may make something in the schema pg_temp. */
-const creates = 1 << 20;
+const creates = 1 << 21;
 /** The statement may be an UPDATE, which on pg_settings does what set_config() does. */
-const updates = 1 << 21;
+const updates = 1 << 22;
 /** The statement is a SET. */
-const configures = 1 << 25;
+const configures = 1 << 26;
 const ofStatement = creates | updates | configures;
 
 // What the scan finds beside the flags:
 /** The schema pg_temp. */
-const tempSchema = 1 << 22;
+const tempSchema = 1 << 23;
 /** The view pg_settings. */
-const settingsView = 1 << 23;
+const settingsView = 1 << 24;
 /** The word TEMP or TEMPORARY. */
-const tempWord = 1 << 24;
+const tempWord = 1 << 25;
 
 /** Of the names searched for in strings, the shortest is pg_temp. */
 const shortestName = 7;
-
-/** PostgreSQL cuts identifiers off at NAMEDATALEN - 1 bytes. */
-const maxIdentifierBytes = 63;
 
 /** 1 for the bytes at which the scan of a statement stops. */
 const stops = new Uint8Array(256);
@@ -127,9 +123,11 @@ const MERGE = word("merge");
 const ON = word("on");
 const OR = word("or");
 const PREPARE = word("prepare");
+const RELEASE = word("release");
 const REPLACE = word("replace");
 const RESET = word("reset");
 const ROLLBACK = word("rollback");
+const SAVEPOINT = word("savepoint");
 const SESSION = word("session");
 const SET = word("set");
 const START = word("start");
@@ -307,52 +305,6 @@ function nextStop(bytes: Uint8Array, at: number, to: number): number {
   return at;
 }
 
-/**
- * The channels that UNLISTEN statements of the SQL in [from, to) name, in order and as PostgreSQL knows
- * them; "*" for UNLISTEN *. Names written as U&"..." are left out. Allocates.
- */
-export function unlistens(bytes: Uint8Array, from: number, to: number): string[] {
-  const names: string[] = [];
-  let at = from;
-  while (at < to) {
-    at = blankEnd(bytes, at, to);
-    const end = wordEnd(bytes, at, to);
-    if (same(bytes, at, end, UNLISTEN)) {
-      const name = channelAt(bytes, blankEnd(bytes, end, to), to);
-      if (name !== "") names.push(name);
-    }
-    at = skipStatement(bytes, at, to);
-  }
-  return names;
-}
-
-/** The name of a channel at `at`, or "". */
-function channelAt(bytes: Uint8Array, at: number, to: number): string {
-  if (at >= to) return "";
-  if (bytes[at] === 0x2a) return "*";
-  const name: number[] = [];
-  if (bytes[at] === 0x22) {
-    const last = quotedEnd(bytes, at + 1, to, 0x22) - 1;
-    for (let i = at + 1; i < last; i++) {
-      name.push(bytes[i] as number);
-      if (bytes[i] === 0x22) i++;
-    }
-  } else if (isLetter(bytes[at] as number)) {
-    const end = wordEnd(bytes, at, to);
-    if (end < to && bytes[end] === 0x26) return "";
-    for (let i = at; i < end; i++) {
-      const byte = bytes[i] as number;
-      name.push(byte >= 0x41 && byte <= 0x5a ? byte | 0x20 : byte);
-    }
-  }
-  let length = name.length;
-  if (length > maxIdentifierBytes) {
-    length = maxIdentifierBytes;
-    while (length > 0 && ((name[length] as number) & 0xc0) === 0x80) length--;
-  }
-  return decodeUtf8Lossy(Uint8Array.from(name.slice(0, length)));
-}
-
 // Statements. `at` is where a word begins, or behind one.
 
 /** The flags that the first words of the statement at `at` set. */
@@ -382,12 +334,15 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
       return preparesTransaction(bytes, end, to) ? SqlFlag.ends : SqlFlag.prepares;
     case 0x72: // r
       if (same(bytes, at, end, ROLLBACK)) {
-        return toSavepoint(bytes, end, to) ? 0 : SqlFlag.ends;
+        return toSavepoint(bytes, end, to) ? SqlFlag.savepoints : SqlFlag.ends;
       }
-      return same(bytes, at, end, RESET) ? SqlFlag.resets : 0;
+      if (same(bytes, at, end, RESET)) return SqlFlag.resets;
+      return same(bytes, at, end, RELEASE) ? SqlFlag.savepoints : 0;
     case 0x73: // s
       if (same(bytes, at, end, START)) return SqlFlag.begins;
-      if (!same(bytes, at, end, SET)) return 0;
+      if (!same(bytes, at, end, SET)) {
+        return same(bytes, at, end, SAVEPOINT) ? SqlFlag.savepoints : 0;
+      }
       return configures |
         (setsLocally(bytes, end, to)
           ? SqlFlag.setsLocal | localMeaning(bytes, end, to)

@@ -1,10 +1,10 @@
-// scanSql() and unlistens(): a table of texts per flag, then glued fragments with a seed. Looked for: a flag
+// scanSql(): a table of texts per flag, then glued fragments with a seed. Looked for: a flag
 // that is missed, one that is set by what only looks like it, a byte read outside the text, a byte read again
 // and again. Replay a failure with PGWEIR_FUZZ_SEED=<the printed seed>.
 
 import process from "node:process";
 import { assert, seededRandom, suite } from "../support/harness.ts";
-import { scanSql, SqlFlag, unlistens } from "../../shared/wire/mod.ts";
+import { channelSteps, scanSql, SqlFlag } from "../../shared/wire/mod.ts";
 
 const test = suite("wire/sql_scan");
 
@@ -228,6 +228,21 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["LISTEN a; UNLISTEN b", "listens unlistens"],
     ["unlistened", ""],
     ["SELECT unlisten", ""],
+  ],
+  "savepoints": [
+    ["SAVEPOINT a", "savepoints"],
+    ['savepoint"A"', "savepoints"],
+    ["RELEASE a", "savepoints"],
+    ["release savepoint a", "savepoints"],
+    ["ROLLBACK TO a", "savepoints"],
+    ["SELECT 1; /* x */ ROLLBACK WORK TO SAVEPOINT a", "savepoints"],
+    ["rollback transaction/**/to a", "savepoints"],
+    ["ROLLBACK", ""],
+    ["ROLLBACK AND CHAIN", ""],
+    ["ROLLBACK PREPARED 'TO'", ""],
+    ["savepoints", ""],
+    ["SELECT savepoint, release", ""],
+    ["released", ""],
   ],
   "makesTemp": [
     ["CREATE TEMP TABLE t (a int)", "makesTemp"],
@@ -605,51 +620,6 @@ test("scanSql() takes bytes that are no UTF-8", () => {
   }
 });
 
-const channels: [text: string, names: string[]][] = [
-  ["", []],
-  [";", []],
-  ["SELECT 1", []],
-  ["LISTEN a", []],
-  ["UNLISTEN a", ["a"]],
-  ["UNLISTEN *", ["*"]],
-  ["unlisten*", ["*"]],
-  ["UNLISTEN Orders_2", ["orders_2"]],
-  ['UNLISTEN "Orders"', ["Orders"]],
-  ['UNLISTEN"a ""b"" c"', ['a "b" c']],
-  ['UNLISTEN """"', ['"']],
-  ['UNLISTEN "; UNLISTEN b"', ["; UNLISTEN b"]],
-  ["UNLISTEN a; SELECT 1; UNLISTEN b ; unlisten a", ["a", "b", "a"]],
-  ["/* c */ UNLISTEN -- d\n /* e */ a -- f", ["a"]],
-  ["SELECT '; UNLISTEN a'; UNLISTEN b", ["b"]],
-  ["SELECT $$; UNLISTEN a$$; UNLISTEN b", ["b"]],
-  ["SELECT E'\\'; UNLISTEN a'; UNLISTEN b", ["b"]],
-  ["SELECT 1 /* ; UNLISTEN a */; UNLISTEN b", ["b"]],
-  ["UNLISTEN \u00c9A", ["\u00c9a"]],
-  ["UNLISTEN a$1", ["a$1"]],
-  ["UNLISTEN", []],
-  ["UNLISTEN;", []],
-  ["UNLISTEN 1", []],
-  ["UNLISTEN $1", []],
-  ["UNLISTEN ''", []],
-  ['UNLISTEN ""', []],
-  ['UNLISTEN U&"\\0061"', []],
-  ["unlistened a", []],
-  [`UNLISTEN ${"A".repeat(70)}`, ["a".repeat(63)]],
-  [`UNLISTEN "${"x".repeat(62)}\u00e9\u00e9"`, ["x".repeat(62)]],
-  [`UNLISTEN "${"x".repeat(61)}\u00e9\u00e9"`, ["x".repeat(61) + "\u00e9"]],
-];
-
-test("unlistens() returns the channels as PostgreSQL knows them", () => {
-  for (const [text, names] of channels) {
-    for (const [before, after] of around) {
-      const body = encoder.encode(text);
-      const bytes = new Uint8Array([...encoder.encode(before), ...body, ...encoder.encode(after)]);
-      const found = unlistens(bytes, before.length, before.length + body.length);
-      assert.equal(found, names, JSON.stringify([before, text, after]));
-    }
-  }
-});
-
 /** A view of bytes that counts reads, and throws at a read outside [from, to). */
 function watched(bytes: Uint8Array, from: number, to: number) {
   const seen = { reads: 0 };
@@ -733,7 +703,7 @@ const whole =
   ("SET|LOCAL|x = 1|RESET|LISTEN|UNLISTEN|ch|*|,|(|)|[|]|;|SELECT|set_config(|set_config('a','b',true)|" +
     "\"set_config\"|pg_catalog.|'a'|true|'t'|$1|E'a\\'b',|E'\\nset_config',|'it''s'|'\\'|'; SET x'|$$; SET x$$|" +
     "$a$ $b$ $$ ' $a$|$f$ set_config $f$|U&\"x\"|-- it's\n|/* ; /* ' */ */|CREATE|OR REPLACE|TEMP|TEMPORARY|TABLE|" +
-    "t|ON COMMIT|DROP|pg_temp.|INTO|INSERT|DECLARE|CURSOR|WITH HOLD|FOR|PREPARE|TRANSACTION|COMMIT|ROLLBACK|WORK|TO|AS|DO|CALL|DEALLOCATE|" +
+    "t|ON COMMIT|DROP|pg_temp.|INTO|INSERT|DECLARE|CURSOR|WITH HOLD|FOR|PREPARE|TRANSACTION|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|WORK|TO|AS|DO|CALL|DEALLOCATE|" +
     "DISCARD ALL|EXPLAIN|ANALYZE|UPDATE|pg_settings|pg_advisory_lock|pg_advisory_xact_lock|pg_advisory_unlock_all|" +
     '\u00e9|a$b|temp_x|setx|+|<|.|::|12|"; SET"|\0').split("|");
 const cut = "'|\"|$$|$a$|/*|*/|--|E'|U&\"|\\|\n|\r|$|_|set_|pg_|-|/|e|p|\u00ff".split("|");
@@ -768,7 +738,8 @@ test("scanSql() of random texts reads nothing outside, and finds in a;b what it 
     const { view } = watched(bytes, from, to);
     const flags = scanSql(view, from, to);
     assert.is(namesOf(scanSql(bytes.slice(from, to), 0, to - from)), namesOf(flags), told);
-    assert.equal(unlistens(view, from, to), unlistens(bytes.slice(from, to), 0, to - from), told);
+    const found = channelSteps(bytes.slice(from, to), 0, to - from);
+    assert.equal(channelSteps(view, from, to), found, told);
   }
 });
 

@@ -65,7 +65,7 @@ export class ClientSession implements StreamOwner, Waiter {
   /** Whether its prepared statements have names of the pooler's on the servers. */
   tracksStatements = true;
   /** The flags of texts that anything is done about. */
-  #heeded = ~SqlFlag.begins;
+  heeded = ~(SqlFlag.begins | SqlFlag.savepoints);
   closed = false;
   /** The limits on clients that it is counted in. */
   gates: readonly ClientGate[] = noGates;
@@ -296,7 +296,7 @@ export class ClientSession implements StreamOwner, Waiter {
     this.pool = pool;
     this.mode = mode;
     this.tracksStatements = this.plane.tracksStatements && mode !== "session";
-    if (mode === "statement") this.#heeded = ~0;
+    if (mode === "statement") this.heeded |= SqlFlag.begins;
     pool.clients++;
   }
 
@@ -454,7 +454,7 @@ export class ClientSession implements StreamOwner, Waiter {
               const flags = next > end
                 ? anything
                 : textFlags(bytes, at + 5, next - 1, server.session.isPlain);
-              if ((flags & this.#heeded) !== 0) {
+              if ((flags & this.heeded) !== 0) {
                 const verdict = plane.texts.onQuery(this, server, flags, at, next, run);
                 if (verdict === Verdict.wait) return this.#hold(server, run, at, end);
                 if (verdict === Verdict.replaced) {
@@ -517,7 +517,7 @@ export class ClientSession implements StreamOwner, Waiter {
                   keep = false;
                   break;
                 }
-                if ((statement.flags & this.#heeded) !== 0) {
+                if ((statement.flags & this.heeded) !== 0) {
                   plane.texts.expect(this, server, statement.flags, statement.inText);
                 }
                 const change = statement.name.length - (nameEnd - portalEnd);
@@ -538,7 +538,7 @@ export class ClientSession implements StreamOwner, Waiter {
                 const flags = next > end
                   ? anything
                   : parseFlags(bytes, at, next, server.session.isPlain);
-                const isHeeded = (flags & this.#heeded) !== 0;
+                const isHeeded = (flags & this.heeded) !== 0;
                 server.synced = false;
                 pool.counters[Counter.clientParses]!++;
                 const verdict = isHeeded

@@ -9,6 +9,7 @@ import {
   latin1Text,
   parseDataRow,
   type ParsedError,
+  SqlFlag,
 } from "../../../shared/wire/mod.ts";
 import type { DatabaseConfig } from "../../../shared/config/mod.ts";
 import type { ClientSession } from "./client.ts";
@@ -155,6 +156,7 @@ export class Notifier {
 
   #enter(client: ClientSession, channels: readonly Channel[]): void {
     client.inbox ??= new Inbox();
+    client.heeded |= SqlFlag.savepoints;
     for (const channel of channels) {
       // It may have listened to a channel of that name in another encoding.
       const before = client.inbox.channels.get(channel.name);

@@ -73,10 +73,10 @@ export class Residue {
   #maySetUnreported = false;
 
   /** A text with these flags and names goes to the server, where so many requests stand before it. */
-  expect(flags: number, { unlistened, settings }: TextNames, cycles: number): void {
+  expect(flags: number, { steps, settings }: TextNames, cycles: number): void {
     this.isExpecting = true;
     this.settings.expect(flags, settings, cycles);
-    this.listen.expect(flags, unlistened, cycles);
+    this.listen.expect(flags, steps, cycles);
     if ((flags & changesMeaning) !== 0) this.#changesMeaning = true;
     if ((flags & (SqlFlag.sets | SqlFlag.setsReported)) !== 0) this.maySet = true;
     if ((flags & (SqlFlag.setsReported | SqlFlag.setsLocal)) !== 0) this.#maySetReported = true;

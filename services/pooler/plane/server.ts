@@ -553,7 +553,7 @@ export class ServerConnection implements DialOwner {
           }
           if (own) this.#ownFailure = parsed;
           else {
-            this.residue.listen.onRollback();
+            this.residue.listen.onError();
             this.residue.settings.onError();
             const replacement = this.#failedRequest();
             if (replacement !== null && whole && parsed.code === replacement.instead) {

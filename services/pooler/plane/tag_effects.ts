@@ -34,6 +34,12 @@ export function onTag(server: ServerConnection, tag: Tag): void {
       return residue.listen.onListen();
     case Tag.unlisten:
       return residue.listen.onUnlisten();
+    case Tag.commit:
+      return residue.listen.onCommit();
+    case Tag.savepoint:
+      return residue.listen.onSavepoint();
+    case Tag.release:
+      return residue.listen.onRelease();
     case Tag.rollback:
       return residue.listen.onRollback();
   }

@@ -17,19 +17,25 @@ export const Tag = {
   rollback: 11,
   /** It may have replaced one. */
   createView: 12,
+  commit: 13,
+  savepoint: 14,
+  release: 15,
 } as const;
 export type Tag = typeof Tag[keyof typeof Tag];
 
 const encoder = new TextEncoder();
 const alter = encoder.encode("ALTER ");
+const commit = encoder.encode("COMMIT\0");
 const createView = encoder.encode("CREATE VIEW\0");
 const deallocateAll = encoder.encode("DEALLOCATE ALL\0");
 const discardAll = encoder.encode("DISCARD ALL\0");
 const drop = encoder.encode("DROP ");
 const listen = encoder.encode("LISTEN\0");
 const prepare = encoder.encode("PREPARE\0");
+const release = encoder.encode("RELEASE\0");
 const reset = encoder.encode("RESET\0");
 const rollback = encoder.encode("ROLLBACK\0");
+const savepoint = encoder.encode("SAVEPOINT\0");
 const set = encoder.encode("SET\0");
 const unlisten = encoder.encode("UNLISTEN\0");
 const oneRow = encoder.encode("SELECT 1\0");
@@ -40,6 +46,9 @@ export function tagOf(bytes: Uint8Array, at: number, end: number): Tag {
     case 0x41: // A
       return startsWith(bytes, at, end, alter) ? Tag.alter : Tag.other;
     case 0x43: // C
+      if (bytes[at + 1] === 0x4f) {
+        return startsWith(bytes, at, end, commit) ? Tag.commit : Tag.other;
+      }
       return startsWith(bytes, at, end, createView) ? Tag.createView : Tag.other;
     case 0x44: // D
       if (startsWith(bytes, at, end, drop)) return Tag.drop;
@@ -51,8 +60,12 @@ export function tagOf(bytes: Uint8Array, at: number, end: number): Tag {
       return startsWith(bytes, at, end, prepare) ? Tag.prepare : Tag.other;
     case 0x52: // R
       if (startsWith(bytes, at, end, rollback)) return Tag.rollback;
-      return startsWith(bytes, at, end, reset) ? Tag.reset : Tag.other;
+      if (startsWith(bytes, at, end, reset)) return Tag.reset;
+      return startsWith(bytes, at, end, release) ? Tag.release : Tag.other;
     case 0x53: // S
+      if (bytes[at + 1] === 0x41) {
+        return startsWith(bytes, at, end, savepoint) ? Tag.savepoint : Tag.other;
+      }
       if (startsWith(bytes, at, end, set)) return Tag.set;
       return startsWith(bytes, at, end, oneRow) ? Tag.oneRow : Tag.other;
     case 0x55: // U

@@ -2,41 +2,43 @@
 // parameters. Looked for only where the flags say that there are any.
 
 import {
+  channelSteps,
   deallocatesAll,
   noSettingNames,
   type SettingNames,
   settingNames,
   settingNamesInCode,
   SqlFlag,
-  unlistens,
+  type Step,
 } from "../../../shared/wire/mod.ts";
 import { anything } from "./residue.ts";
 
 export interface TextNames {
-  /** The channels of its UNLISTENs. */
-  readonly unlistened: readonly string[];
+  /** Its UNLISTENs, and what it does with savepoints. */
+  readonly steps: readonly Step[];
   readonly settings: SettingNames;
   /** It does nothing but drop all prepared statements, and more perhaps. */
   readonly dropsAll: boolean;
 }
 
 export const noNames: TextNames = {
-  unlistened: [],
+  steps: [],
   settings: noSettingNames,
   dropsAll: false,
 };
 
 const settingFlags = SqlFlag.sets | SqlFlag.setsDefault | SqlFlag.setsConfig | SqlFlag.resets |
   SqlFlag.discards;
-const namedFlags = settingFlags | SqlFlag.unlistens | SqlFlag.runsCode;
+const stepFlags = SqlFlag.unlistens | SqlFlag.savepoints;
+const namedFlags = settingFlags | stepFlags | SqlFlag.runsCode;
 
 /** Of the text [from, to), which has these flags. */
 export function namesIn(bytes: Uint8Array, from: number, to: number, flags: number): TextNames {
   if ((flags & namedFlags) === 0 || flags === anything) return noNames;
-  const unlistened = (flags & SqlFlag.unlistens) === 0 ? [] : unlistens(bytes, from, to);
+  const steps = (flags & stepFlags) === 0 ? noNames.steps : channelSteps(bytes, from, to);
   const settings = (flags & settingFlags) === 0 ? noSettingNames : settingNames(bytes, from, to);
   const dropsAll = (flags & SqlFlag.discards) !== 0 && deallocatesAll(bytes, from, to);
-  if ((flags & SqlFlag.runsCode) === 0) return { unlistened, settings, dropsAll };
+  if ((flags & SqlFlag.runsCode) === 0) return { steps, settings, dropsAll };
   const set = [...settings.set, ...settingNamesInCode(bytes, from, to)];
-  return { unlistened, settings: { ...settings, set }, dropsAll };
+  return { steps, settings: { ...settings, set }, dropsAll };
 }

@@ -188,10 +188,33 @@ test("LISTEN and UNLISTEN count when their transaction commits, however they are
       [f.Q("BEGIN; SAVEPOINT s; UNLISTEN a; ROLLBACK TO s; COMMIT")],
       ["a", "e", "g"],
     ],
-    // PostgreSQL would end it: which of the two it was does not show.
     [
-      "in front of the savepoint: a notification too many rather than one too few",
-      [f.Q("BEGIN; UNLISTEN a; SAVEPOINT s; ROLLBACK TO s; COMMIT")],
+      "in front of the savepoint",
+      [
+        f.Q("LISTEN y; LISTEN z"),
+        f.Q("BEGIN; UNLISTEN y; SAVEPOINT s; UNLISTEN a; ROLLBACK TO s; COMMIT"),
+      ],
+      ["a", "e", "g", "z"],
+    ],
+    [
+      "behind an error that a savepoint catches",
+      [
+        ...["BEGIN", "UNLISTEN z", "SAVEPOINT s", "UNLISTEN a", "SELECT 1/0", "ROLLBACK TO s"],
+        "COMMIT",
+      ].map((sql) => f.Q(sql)),
+      ["a", "e", "g"],
+    ],
+    [
+      "released, and rolled back with the one around it",
+      [
+        ...["BEGIN", "UNLISTEN g", 'SAVEPOINT "S"', "UNLISTEN a", "SAVEPOINT s", "UNLISTEN e"],
+        ...["RELEASE s", 'ROLLBACK TO "S"', "LISTEN z", "COMMIT"],
+      ].flatMap(cycle),
+      ["a", "e", "z"],
+    ],
+    [
+      "committed in front of what fails",
+      [f.Q("BEGIN; UNLISTEN z; COMMIT; SELECT 1/0"), f.Q("LISTEN g")],
       ["a", "e", "g"],
     ],
     ["of everything", [f.Q("UNLISTEN *; LISTEN stop; LISTEN i")], ["i"]],
@@ -202,13 +225,49 @@ test("LISTEN and UNLISTEN count when their transaction commits, however they are
     client.send(...parts);
     const replies = await client.replies(ends);
     assert.match(replies, /Z\(I\)$/, what);
-    for (const channel of "abcdefghix") await direct.query(`NOTIFY ${channel}`);
+    for (const channel of "abcdefghixyz") await direct.query(`NOTIFY ${channel}`);
     assert.equal(await heard(client, direct), wanted.map((channel) => `${channel}: `), what);
   }
   await noServerListens("d1");
 });
 
 const channels = ["a", "b", "c"];
+
+/** A random transaction with savepoints, of a client that listens to all channels. */
+function randomSavepoints(
+  random: () => number,
+  pick: <T>(from: readonly T[]) => T,
+): { parts: Uint8Array[]; ends: number } {
+  const texts = ["BEGIN"];
+  const open: string[] = [];
+  const rollback = () => texts.push(`${pick(["ROLLBACK TO", "rollback work to"])} ${pick(open)}`);
+  for (const _ of upTo(4 + Math.floor(random() * 9))) {
+    const dice = random();
+    if (dice < 0.35) texts.push(`UNLISTEN ${pick(channels)}`);
+    else if (dice < 0.45) texts.push(`LISTEN ${pick(channels)}`);
+    else if (dice < 0.7 || open.length === 0) {
+      // What is open is not followed exactly: a statement may well fail.
+      const name = pick(["s", "t", '"S"']);
+      open.push(name);
+      texts.push(`SAVEPOINT ${name}`);
+    } else if (dice < 0.8) texts.push(`RELEASE ${pick(["", "SAVEPOINT "])}${open.pop()}`);
+    else if (dice < 0.93) rollback();
+    else {
+      texts.push("SELECT 1/0");
+      rollback();
+    }
+  }
+  texts.push(pick(["COMMIT", "COMMIT", "COMMIT", "COMMIT AND CHAIN", "ROLLBACK"]), "ROLLBACK");
+  const all = f.Q("LISTEN a; LISTEN b; LISTEN c");
+  switch (Math.floor(random() * 3)) {
+    case 0:
+      return { parts: [all, f.Q(texts.join(";")), f.Q("ROLLBACK")], ends: 3 };
+    case 1:
+      return { parts: [all, ...texts.map((sql) => f.Q(sql))], ends: 1 + texts.length };
+    default:
+      return { parts: [all, ...texts.flatMap(cycle)], ends: 1 + texts.length };
+  }
+}
 
 /** A random transaction: its messages, and how many ReadyForQuery they are answered by. */
 function randomTransaction(random: () => number): { parts: Uint8Array[]; ends: number } {
@@ -218,6 +277,7 @@ function randomTransaction(random: () => number): { parts: Uint8Array[]; ends: n
     ? ["NOTIFY a, 'own'", "SELECT pg_notify('b', 'own')"]
     : channels.flatMap((channel) => [`LISTEN ${channel}`, `UNLISTEN ${channel}`])
       .concat("UNLISTEN *", "SELECT 1", "SELECT 1", "SELECT 1/0");
+  if (random() < 0.4) return randomSavepoints(random, pick);
   const some = upTo(1 + Math.floor(random() * 4)).map(() => pick(texts));
   const block = ["BEGIN", ...some, pick(["COMMIT", "COMMIT", "ROLLBACK"])];
   switch (Math.floor(random() * 5)) {
@@ -240,7 +300,7 @@ test("whatever a client does, it is told what PostgreSQL itself would tell it", 
   const seed = Date.now() % 1_000_000;
   const random = seededRandom(seed);
   const pair = [await listening(pooler, "d1"), await listening(postgres, "d1")] as const;
-  for (const step of upTo(150)) {
+  for (const step of upTo(250)) {
     const { parts, ends } = randomTransaction(random);
     const again = f.Q("LISTEN stop");
     const replies: string[][] = [[], []];
