@@ -27,6 +27,8 @@ interface Outstanding {
   floor: number;
 }
 
+/** Who was asked for slots and has given none back for so long uses all it holds in long transactions. */
+const STUCK_MS = 2000;
 /** More of them are merged: charged for longer than need be, never for less. */
 const OUTSTANDING_MAX = 8;
 
@@ -60,7 +62,12 @@ export class Cell extends Taker implements Portion {
   has = 0;
   shortfall = 0;
   credit = 0;
+  /** it was asked to give back, and all it holds is in use for long: see `stuckAt` */
+  stuck = false;
 
+  /** when it was first seen to hold so many, more than it is to have; Infinity: it does not */
+  #owesSince = Infinity;
+  #owesOf = 0;
   readonly #average = new Average();
   #base = 0;
   #baseFloor = 0;
@@ -88,6 +95,19 @@ export class Cell extends Taker implements Portion {
   /** It can be raised and lowered: its worker listens, and has said what it has. */
   get movable(): boolean {
     return this.known && this.owner.live;
+  }
+
+  /** What it has whatever its share is. */
+  get kept(): number {
+    return this.leaf.sticky || this.stuck ? this.held : 0;
+  }
+
+  /** When it will be stuck, if it gives nothing back before. */
+  stuckAt(now: number): number {
+    if (this.held <= this.target || !this.movable) this.#owesSince = Infinity;
+    else if (this.#owesSince === Infinity || this.held < this.#owesOf) this.#owesSince = now;
+    this.#owesOf = this.held;
+    return this.#owesSince + STUCK_MS;
   }
 
   /** As much as it can use. */

@@ -66,7 +66,7 @@ export function divide(component: Component, now: number, mayRaise: boolean): bo
     const target = decided.get(cell) ?? cell.target;
     const { charge } = cell;
     // What is held for good is no raise to wait for, even where it cannot be granted.
-    const has = Math.max(target, cell.leaf.sticky ? cell.held : 0);
+    const has = Math.max(target, cell.kept);
     cell.settle(target, has < (mayRaise ? cell.share : cell.high));
     if (cell.charge < charge) freed = true;
     if (target < cell.high) component.lacking = true;
@@ -78,7 +78,9 @@ export function divide(component: Component, now: number, mayRaise: boolean): bo
 /** Gives what is free now to those that have less than their share: to those that have least, first. */
 function raise(movable: readonly Cell[]): Map<Cell, number> {
   const decided = new Map<Cell, number>();
-  const lacking = movable.filter(({ target, share, leaf }) => target < share && leaf.free >= 0);
+  const lacking = movable.filter(({ target, share, stuck, held, leaf }) =>
+    Math.max(target, stuck ? held : 0) < share && leaf.free >= 0
+  );
   for (const cell of lacking) {
     for (const account of cell.accounts) account.room = account.free;
     cell.low = cell.charge;
@@ -88,7 +90,7 @@ function raise(movable: readonly Cell[]): Map<Cell, number> {
   for (const cell of lacking) {
     const target = Math.min(cell.filled, cell.share);
     if (target > cell.target) decided.set(cell, target);
-    cell.high = Math.max(cell.leaf.sticky ? cell.held : 0, cell.demand);
+    cell.high = Math.max(cell.kept, cell.demand);
   }
   return decided;
 }

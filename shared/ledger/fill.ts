@@ -19,9 +19,12 @@ export interface FillAccount {
 
 export abstract class Taker {
   abstract readonly accounts: readonly FillAccount[];
-  /** since when its share is rounded up; null: it is not */
+  /**
+   * since when it has its share rounded up; null: it was not. Infinity: it is to have it, when others have given
+   * back; -Infinity: its turn is over
+   */
   turnSince: number | null = null;
-  /** since when it has less than it wants and no turn; Infinity: it has either */
+  /** since when it has less than it wants and has had no turn; Infinity: it has either */
   waitingSince = Infinity;
   low = 0;
   high = 0;
@@ -200,7 +203,7 @@ function giveTurns<T extends Taker>(
   const able = uneven.filter((taker) => roomOf(taker) >= 1);
   for (const taker of able) taker.keeps = keeps(taker);
   able.sort((a, b) =>
-    a.filled - b.filled || Number(b.keeps) - Number(a.keeps) || a.waitingSince - b.waitingSince
+    a.filled - b.filled || precedence(a) - precedence(b) || a.waitingSince - b.waitingSince
   );
   let served = 0;
   let mayHold = holdsFree;
@@ -214,6 +217,11 @@ function giveTurns<T extends Taker>(
     }
   }
   return uneven.length - served;
+}
+
+/** Whose turn it is comes before who is to have it next, and both before who waits. */
+function precedence({ keeps, turnSince }: Taker): number {
+  return !keeps ? 2 : turnSince === Infinity ? 1 : 0;
 }
 
 function roundUp(taker: Taker): void {

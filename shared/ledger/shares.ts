@@ -5,6 +5,7 @@
 // 3. What a leaf gets is divided among its cells in proportion to their demand, averaged over about two
 //    seconds, but to none less than its one: of 8 slots, 90, 4, 3 and 3 clients get 5, 1, 1 and 1. So a
 //    client waits about as long on one worker as on another. What clients hold already (sticky) they keep.
+// 4. What is in use for long by who was asked to give some back is not there for others: it is theirs, sticky or not.
 // Shares are whole, and what rounding decides moves by turns of minutes, never with each report.
 
 import { apportion, giveAll } from "./apportion.ts";
@@ -23,6 +24,7 @@ export const FOLLOW_MS = 250;
 /** Sets `share` of the cells that can be moved, and returns them. The others keep what they have. */
 export function findShares(component: Component, now: number): Cell[] {
   for (const account of component.accounts) account.room = account.cap;
+  component.reviewAt = Infinity;
   const movable: Cell[] = [];
   const leaves = new Map<ChargedLeaf, Cell[]>();
   for (const cell of component.cells) {
@@ -32,7 +34,10 @@ export function findShares(component: Component, now: number): Cell[] {
       leaves.set(leaf, cells = []);
       leaf.kept = 0;
     }
-    cell.low = leaf.sticky ? cell.held : 0;
+    const stuckAt = cell.stuckAt(now);
+    cell.stuck = stuckAt <= now;
+    if (!cell.stuck) component.reviewAt = Math.min(component.reviewAt, stuckAt);
+    cell.low = cell.kept;
     const kept = cell.movable ? cell.low : cell.charge;
     for (const account of cell.accounts) account.room -= kept;
     if (cell.movable) {
@@ -43,8 +48,12 @@ export function findShares(component: Component, now: number): Cell[] {
       cell.shortfall = 0;
     }
   }
-  for (const cell of movable) cell.high = Math.max(cell.low, Math.min(1, cell.demand));
-  component.reviewAt = fillByTurns(movable, now, ONLY_TURN_MS);
+  for (const cell of movable) {
+    cell.high = Math.max(cell.low, Math.min(1, cell.demand));
+    // It has not waited yet: it still has what it is to give back.
+    if (cell.held > 0) cell.waitingSince = Infinity;
+  }
+  component.reviewAt = Math.min(component.reviewAt, fillByTurns(movable, now, ONLY_TURN_MS));
   for (const [leaf, cells] of leaves) {
     leaf.low = leaf.high = leaf.target = leaf.kept;
     for (const cell of cells) {
@@ -62,7 +71,10 @@ export function findShares(component: Component, now: number): Cell[] {
   return movable;
 }
 
-/** When the next turn is over, if somebody waits for it. */
+/**
+ * When turns are to be looked at again, if somebody waits for one. A turn begins when the slot is there: others may
+ * have to end a transaction first. Who is to have it next is so until then.
+ */
 function fillByTurns<T extends Taker & { readonly target: number }>(
   takers: readonly T[],
   now: number,
@@ -77,15 +89,18 @@ function fillByTurns<T extends Taker & { readonly target: number }>(
   );
   let turnAt = Infinity;
   for (const taker of takers) {
-    if (taker.extra || taker.filled >= taker.high) taker.waitingSince = Infinity;
+    const isGiven = Math.max(taker.target, taker.low) >= taker.filled;
+    if (isGiven && (taker.extra || taker.filled >= taker.high)) taker.waitingSince = Infinity;
     if (!taker.extra) {
       // Whose turn is over, or lost, does not keep what was not taken from it yet.
       if (taker.filled >= taker.high) taker.turnSince = null;
       else if (taker.turnSince !== null) taker.turnSince = -Infinity;
       continue;
     }
-    if (taker.turnSince === null || now - taker.turnSince >= turnMs) taker.turnSince = now;
-    if (waiting > 0) turnAt = Math.min(turnAt, taker.turnSince + turnMs);
+    if (taker.turnSince === null || now - taker.turnSince >= turnMs) taker.turnSince = Infinity;
+    if (taker.turnSince === Infinity && isGiven) taker.turnSince = now;
+    if (taker.turnSince === Infinity) turnAt = Math.min(turnAt, now + FOLLOW_MS);
+    else if (waiting > 0) turnAt = Math.min(turnAt, taker.turnSince + turnMs);
   }
   return turnAt;
 }

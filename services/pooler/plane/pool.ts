@@ -119,6 +119,8 @@ export class Pool implements LeaseOwner, SlotHolder {
   /** Logins to a host that has failed, while others have not: no waiter counts on them. */
   readonly #probes = new Set<ServerConnection>();
   readonly #recent = new RecentDemand();
+  /** Until when servers that have not paid off yet are kept for those that wait. */
+  readonly #worthUntil = new WeakMap<ServerConnection, number>();
   #versionRefusedUntil = 0;
 
   constructor(
@@ -570,6 +572,8 @@ export class Pool implements LeaseOwner, SlotHolder {
   #onOpened(server: ServerConnection): void {
     this.#retry.succeed();
     this.#uncount(server);
+    const { now } = this.plane.reactor;
+    this.#worthUntil.set(server, now + (now - server.connectedAt));
   }
 
   /** The minor version of protocol 3 that its servers are asked for. */
@@ -601,12 +605,22 @@ export class Pool implements LeaseOwner, SlotHolder {
       return;
     }
     const holder = server.owner as SlotHolder;
-    if (holder.size > holder.lease.limit) {
+    if (holder.size > holder.lease.limit && !this.#isWorthKeeping(server)) {
       server.close("too many servers in the pool");
       return;
     }
     this.idle.push(server);
     this.dispatch();
+  }
+
+  /**
+   * Clients wait for it, and it has served for less time than it took to open: where logins are slow, and slots change
+   * hands before they are done, all would be opened for nobody. Not without contact: the budget may not know of it.
+   */
+  #isWorthKeeping(server: ServerConnection): boolean {
+    const { budget, reactor } = this.plane;
+    if (this.waiting === 0 || reactor.now >= (this.#worthUntil.get(server) ?? 0)) return false;
+    return !server.owner.lease.waning && !budget.isLost;
   }
 
   onClosed(server: ServerConnection): void {

@@ -27,9 +27,21 @@ const postgres = await startLimitedPostgres(Object.fromEntries(users.map((user) 
 const at = `host=127.0.0.1 port=${postgres.port} dbname=postgres`;
 const watch = await BackendWatch.start(postgres, 5);
 
-function start(pgbouncer: Record<string, number>): Promise<Pgweir> {
+/** What a test that fails leaves at work. */
+const hosts: Pgweir[] = [];
+const loads: Load[] = [];
+
+async function start(pgbouncer: Record<string, number>): Promise<Pgweir> {
   watch.reset();
-  return startHost({ postgres, users, databases: { app: at, shop: at }, pgbouncer });
+  const host = await startHost({ postgres, users, databases: { app: at, shop: at }, pgbouncer });
+  hosts.push(host);
+  return host;
+}
+
+function load(host: Pgweir, count: number, who: Login): Load {
+  const started = new Load(host, { clients: count, login: who, sleepMs: 20 });
+  loads.push(started);
+  return started;
 }
 
 const login = (user: string, database = "app"): Login => ({ user, database });
@@ -46,6 +58,9 @@ async function end(list: readonly RawClient[]): Promise<void> {
 const tests = suite("limits over several pools");
 
 tests.after(async () => {
+  // Without a host all that clients wait for is over.
+  for (const host of hosts) await host.stop();
+  for (const load of loads) await load.stop();
   await watch.stop();
   await postgres.stop("immediate");
 });
@@ -111,9 +126,7 @@ tests("a user's limit: databases share it, and it moves between them", async () 
     assert.equal(await all(other, "SELECT 5"), ["5", "5"]);
     await work.stop();
   }
-  const loads = ["app", "shop"].map((database) =>
-    new Load(host, { clients: 20, login: login("ann", database), sleepMs: 20 })
-  );
+  const loads = ["app", "shop"].map((database) => load(host, 20, login("ann", database)));
   for (const load of loads) await load.more(100);
   for (const load of loads) await load.stop();
   assert.equal(loads.flatMap(({ errors }) => errors), []);
@@ -128,9 +141,7 @@ tests("a user's limit: databases share it, and it moves between them", async () 
 
 tests("four users of a database share its limit while all have more to do than fits", async () => {
   const host = await start({ default_pool_size: limit, max_db_connections: limit });
-  const loads = users.map((user) =>
-    new Load(host, { clients: 30, login: login(user), sleepMs: 20 })
-  );
+  const loads = users.map((user) => load(host, 30, login(user)));
   await until(
     "each to have a server",
     () => users.every((user) => of(user).length > 0),
@@ -171,6 +182,37 @@ tests("four users of a database share its limit while all have more to do than f
     `servers of each user on average: ${words()}; ${fair} of ${looks} looks with 1 to 3 for each`,
   );
   assert.ok(watch.most <= limit, `${watch.most} backends, wanted ${limit} at most`);
+  assertNeverRefused(postgres);
+  await host.stop();
+});
+
+// A slot went to the next worker before its server had logged in, and that one closed it as one too many: some pools
+// had no transaction for minutes, and few had any.
+tests("each worker gets on in each pool when logins take longer than a turn", async () => {
+  const slots = 5;
+  const host = await start({ default_pool_size: limit, max_db_connections: slots });
+  // A developer's option of PostgreSQL: seconds that each new backend sleeps.
+  await postgres.query("ALTER SYSTEM SET pre_auth_delay = 1");
+  await postgres.query("SELECT pg_reload_conf()");
+  const loads = users.map((user) => load(host, 30, login(user)));
+  const least = () => loads.map(({ byWorker }) => Math.min(...byWorker.values()));
+  const began = performance.now();
+  await until(
+    "each worker to have done 20 transactions of each user",
+    () => loads.every(({ byWorker }) => byWorker.size === 4) && Math.min(...least()) >= 20,
+    patienceMs,
+  ).catch((error) => {
+    const seen = loads.map(({ byWorker }) => [...byWorker.values()].join(" ")).join("; ");
+    throw new Error(`${(error as Error).message}; transactions of each user by worker: ${seen}`);
+  });
+  note(
+    `20 transactions of each user on each worker after ${Math.round(performance.now() - began)} ms`,
+  );
+  await postgres.query("ALTER SYSTEM RESET pre_auth_delay");
+  await postgres.query("SELECT pg_reload_conf()");
+  for (const load of loads) await load.stop();
+  assert.equal(loads.flatMap(({ errors }) => errors), []);
+  assert.ok(watch.most <= slots, `${watch.most} backends, wanted ${slots} at most`);
   assertNeverRefused(postgres);
   await host.stop();
 });
