@@ -97,6 +97,11 @@ export class Cell extends Taker implements Portion {
     return this.known && this.owner.live;
   }
 
+  /** What it is to have, as far as its worker is known to know. */
+  get given(): number {
+    return this.acked ? this.target : Math.min(this.target, this.held);
+  }
+
   /** What it has whatever its share is. */
   get kept(): number {
     return this.leaf.sticky || this.stuck ? this.held : 0;

@@ -65,6 +65,10 @@ export class ChargedLeaf extends Taker {
     this.cap = Math.min(UNLIMITED, ...accounts.map(({ cap }) => cap));
   }
 
+  get given(): number {
+    return this.target;
+  }
+
   /** What each of so many workers can always have, if it has anything; all of them together can. */
   partOf(workers: number): number {
     const [first] = this.accounts;

@@ -72,10 +72,10 @@ export function findShares(component: Component, now: number): Cell[] {
 }
 
 /**
- * When turns are to be looked at again, if somebody waits for one. A turn begins when the slot is there: others may
- * have to end a transaction first. Who is to have it next is so until then.
+ * When turns are to be looked at again, if somebody waits for one. A turn begins when its worker has the slot: others
+ * may have to end a transaction first, and the grant may be lost. Who is to have it next is so until then.
  */
-function fillByTurns<T extends Taker & { readonly target: number }>(
+function fillByTurns<T extends Taker & { readonly target: number; readonly given: number }>(
   takers: readonly T[],
   now: number,
   turnMs: number,
@@ -89,7 +89,7 @@ function fillByTurns<T extends Taker & { readonly target: number }>(
   );
   let turnAt = Infinity;
   for (const taker of takers) {
-    const isGiven = Math.max(taker.target, taker.low) >= taker.filled;
+    const isGiven = Math.max(taker.given, taker.low) >= taker.filled;
     if (isGiven && (taker.extra || taker.filled >= taker.high)) taker.waitingSince = Infinity;
     if (!taker.extra) {
       // Whose turn is over, or lost, does not keep what was not taken from it yet.
