@@ -136,6 +136,24 @@ for (const [when, more, event] of silences) {
   });
 }
 
+// Clients that do nothing are most of all: each kept its place, until nobody else got in.
+tests("idle clients that vanish give their places back", async () => {
+  const files = openFiles(pooler.pid);
+  const clients = await Promise.all(Array.from({ length: 10 }, () => silentClient()));
+  const there = async () =>
+    (await pooler.console("SHOW CLIENTS")).filter((row) => row["database"] === "near").length;
+  try {
+    await until("all to be in", async () => await there() === clients.length);
+    applications.cut();
+    await until("all to be gone", async () => await there() === 0, 90_000);
+  } finally {
+    applications.heal();
+    for (const client of clients) await client.stop("SIGKILL");
+  }
+  // A server more that was opened is meant to stay.
+  await until("their sockets to be closed", () => openFiles(pooler.pid) <= files + 2);
+});
+
 /** Clients of a pool that has five servers, each of which is known to answer. */
 async function fiveOfFar(): Promise<RawClient[]> {
   const five = await Promise.all(Array.from({ length: 5 }, () => login("far")));
