@@ -90,19 +90,29 @@ function inRows<M extends { readonly leaves: readonly L[] }, L extends object>(
 }
 
 function checkLeafReport(raw: unknown): LeafReport | null {
-  const { leaf, held, wanted, granted, ack, idleMs } = fieldsOf(raw);
+  const { leaf, held, wanted, granted, ack, idleMs, asks = false, busyMs = 0 } = fieldsOf(raw);
   if (
     !isLeaf(leaf) || !isSlots(held) || !isSlots(wanted) || !isSlots(granted) || !isCount(ack) ||
-    typeof idleMs !== "number" || idleMs < 0 || !isCount(Math.ceil(idleMs))
+    typeof idleMs !== "number" || idleMs < 0 || !isCount(Math.ceil(idleMs)) ||
+    typeof asks !== "boolean" || !isCount(busyMs)
   ) return null;
-  return { leaf, held, wanted, granted, ack, idleMs: Math.ceil(idleMs) };
+  return { leaf, held, wanted, granted, ack, idleMs: Math.ceil(idleMs), asks, busyMs };
 }
 
 export const budgetReportPayload: Payload<Report> = {
   name: "budget report",
   version: 1,
   maxBytes,
-  wire: inRows<Report, LeafReport>(["leaf", "held", "wanted", "granted", "ack", "idleMs"]),
+  wire: inRows<Report, LeafReport>([
+    "leaf",
+    "held",
+    "wanted",
+    "granted",
+    "ack",
+    "idleMs",
+    "asks",
+    "busyMs",
+  ]),
   check(raw) {
     const { worker, incarnation, epoch, seq } = raw;
     const leaves = checkItems(raw.leaves, LEAVES_MAX, checkLeafReport);
@@ -115,18 +125,19 @@ export const budgetReportPayload: Payload<Report> = {
 };
 
 function checkLeafGrant(raw: unknown): LeafGrant | null {
-  const { leaf, granted, floor, pending } = fieldsOf(raw);
+  const { leaf, granted, floor, pending, poll = false, usedUp = 0 } = fieldsOf(raw);
   if (
-    !isLeaf(leaf) || !isSlots(granted) || !isCount(floor, granted) || typeof pending !== "boolean"
+    !isLeaf(leaf) || !isSlots(granted) || !isCount(floor, granted) ||
+    typeof pending !== "boolean" || typeof poll !== "boolean" || !isCount(usedUp)
   ) return null;
-  return { leaf, granted, floor, pending };
+  return { leaf, granted, floor, pending, poll, usedUp };
 }
 
 export const budgetGrantPayload: Payload<Grant> = {
   name: "budget grant",
   version: 1,
   maxBytes,
-  wire: inRows<Grant, LeafGrant>(["leaf", "granted", "floor", "pending"]),
+  wire: inRows<Grant, LeafGrant>(["leaf", "granted", "floor", "pending", "poll", "usedUp"]),
   check(raw) {
     const { worker, incarnation, epoch, seq, report } = raw;
     const leaves = checkItems(raw.leaves, LEAVES_MAX, checkLeafGrant);

@@ -41,6 +41,7 @@ export class Cell extends Taker implements Portion {
   held = 0;
   wanted = 0;
   idleMs = 0;
+  busyMs = 0;
   /** since when nothing is held or wanted; Infinity: something is */
   idleSince = Infinity;
   reportSeq = 0;
@@ -69,12 +70,16 @@ export class Cell extends Taker implements Portion {
   #owesSince = Infinity;
   #owesOf = 0;
   readonly #average = new Average();
+  /** seq of the grant that asks what is in use; 0: none did, Infinity: it is to be sent */
+  #pollSeq = 0;
+  /** see LeafGrant */
+  #usedUp = 0;
   #base = 0;
   #baseFloor = 0;
   /** rising by seq, falling by granted: one that a later one covers is not kept */
   #outstanding: Outstanding[] = [];
   /** the last grant sent, and the seq of the first message that said just that; 0 = none was sent */
-  #sent: LeafGrant;
+  #sent: Omit<LeafGrant, "poll" | "usedUp">;
   #sentSeq = 0;
   #ack = 0;
   /** the worker acts on no more than this until it has a grant with a higher seq than that */
@@ -183,6 +188,7 @@ export class Cell extends Taker implements Portion {
     this.emptySince = Infinity;
     this.held = report.held;
     this.idleMs = report.idleMs;
+    this.busyMs = report.busyMs;
     this.#average.set(report.wanted, now);
     this.#want(report.wanted);
     if (this.held > 0 || this.wanted > 0) this.idleSince = Infinity;
@@ -240,6 +246,23 @@ export class Cell extends Taker implements Portion {
     if (this.unsent) this.owner.send(this);
   }
 
+  /** Asks what is in use now. */
+  poll(): void {
+    this.#pollSeq = Infinity;
+    this.owner.send(this);
+  }
+
+  /** It has said what is in use since it was asked last. */
+  get hasAnswered(): boolean {
+    return this.#ack >= this.#pollSeq;
+  }
+
+  /** All slots were in use, after the report `seq` had asked. */
+  tellUsedUp(seq: number): void {
+    this.#usedUp = seq;
+    this.owner.send(this);
+  }
+
   /** What the message `seq` says of this leaf; from now on it may arrive. */
   sending(seq: number, floor: number, now: number): LeafGrant {
     const { granted, pending } = this.#sent;
@@ -253,7 +276,9 @@ export class Cell extends Taker implements Portion {
     this.#push({ seq, granted: this.#sent.granted, floor: this.#sent.floor });
     if (!this.acked) this.owner.unacked.add(this);
     this.#recharge();
-    return this.#sent;
+    const poll = this.#pollSeq === Infinity;
+    if (poll) this.#pollSeq = seq;
+    return { ...this.#sent, poll, usedUp: this.#usedUp };
   }
 
   /** Moves to the components of new rules. */

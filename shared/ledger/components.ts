@@ -6,8 +6,9 @@
 import type { LeafRules } from "./accounts.ts";
 import type { Cell } from "./cell.ts";
 import { type FillAccount, Taker } from "./fill.ts";
-import { isSticky, slotsOf } from "./leaf.ts";
+import { isOfGroup, isSticky, slotsOf } from "./leaf.ts";
 import { UNLIMITED } from "./messages.ts";
+import { Poll } from "./poll.ts";
 
 export class Account implements FillAccount {
   readonly name: string;
@@ -46,6 +47,8 @@ export class ChargedLeaf extends Taker {
   readonly accounts: readonly Account[];
   readonly sticky: boolean;
   readonly slots: ReturnType<typeof slotsOf>;
+  /** workers may ask whether all are in use */
+  readonly isOfGroup: boolean;
   /** nobody can have more of it */
   readonly cap: number;
   cells = 0;
@@ -62,6 +65,7 @@ export class ChargedLeaf extends Taker {
     this.accounts = accounts;
     this.sticky = sticky;
     this.slots = slotsOf(key);
+    this.isOfGroup = isOfGroup(key);
     this.cap = Math.min(UNLIMITED, ...accounts.map(({ cap }) => cap));
   }
 
@@ -98,6 +102,8 @@ export class Component {
   stale = false;
   /** some cell has less than it wants, or an account is charged beyond its cap */
   lacking = false;
+  /** of a group of which somebody has asked whether all slots are in use */
+  poll: Poll | null = null;
   /** when it is to be divided again if nothing happens: shares change with time, and turns end */
   reviewAt = Infinity;
 
@@ -112,6 +118,7 @@ export class Component {
       last.index = cell.index;
     }
     this.touched.delete(cell);
+    this.poll?.drop(cell);
   }
 }
 
@@ -121,6 +128,8 @@ export class Components {
   readonly #leaves = new Map<string, ChargedLeaf>();
   /** touched or stale, oldest first */
   readonly changed = new Set<Component>();
+  /** with a poll that is under way or to begin */
+  readonly polled = new Set<Component>();
   /** with a review that will be due */
   readonly reviewed = new Set<Component>();
 
@@ -158,6 +167,7 @@ export class Components {
       component.accounts.delete(account);
     }
     if (component.accounts.size > 0) return;
+    this.polled.delete(component);
     this.changed.delete(component);
     this.reviewed.delete(component);
   }
@@ -174,6 +184,15 @@ export class Components {
   stir(component: Component): void {
     component.stale = true;
     this.changed.add(component);
+  }
+
+  /** A cell of a group was reported, in the report `seq`. */
+  hear(cell: Cell, asks: boolean, seq: number, now: number): void {
+    const { component } = cell.leaf;
+    if (!asks && !this.polled.has(component)) return;
+    component.poll ??= new Poll();
+    component.poll.hear(cell, asks, seq, now);
+    this.polled.add(component);
   }
 
   /** It is to be divided at `at`, if it is not before. */
@@ -228,6 +247,7 @@ export class Components {
       for (const cell of part.cells) whole.add(cell);
       for (const cell of part.touched) whole.touched.add(cell);
       this.changed.delete(part);
+      this.polled.delete(part);
       this.reviewed.delete(part);
       this.stir(whole);
     }

@@ -94,6 +94,11 @@ export function slotsOf(key: string): "servers" | "clients" | "queries" {
   return key.startsWith(clientsLeaf) || key.startsWith(queues) ? "clients" : "servers";
 }
 
+/** Its limit is a group's, and of nothing else. */
+export function isOfGroup(key: string): boolean {
+  return key.startsWith(groups) || key.startsWith(queues);
+}
+
 /** What is held of it is never taken away: nobody is disconnected to make room. */
 export function isSticky(key: string): boolean {
   return slotsOf(key) === "clients" || key.startsWith(direct);

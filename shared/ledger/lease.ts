@@ -1,7 +1,7 @@
 // One leaf as its worker sees it: what it may hold, what it holds, what it could use. Read on the data
-// plane for every connection it opens, so the numbers are plain fields. Only the owner writes `held`,
-// `opening`, `wanted` and `idleMs`, and calls touch() when the coordinator should hear of it before the next
-// full report; only the lease table writes the others.
+// plane for every connection it opens, so the numbers are plain fields. Only the owner writes `held`, `opening`,
+// `wanted`, `idleMs`, `asks` and `busyMs`, and calls touch() when the coordinator should hear of it before the next full
+// report; only the lease table writes the others.
 
 export class Lease {
   readonly leaf: string;
@@ -18,6 +18,14 @@ export class Lease {
   idleMs = 0;
   granted = 0;
   floor = 0;
+  /** whether all of them are in use is of interest: some wait who may not */
+  asks = false;
+  /** for how long all that is granted has been in use without a break; 0: it is not */
+  busyMs = 0;
+  /** another worker asks, and was not answered yet */
+  polled = false;
+  /** all were in use after the report with this seq, or an earlier one, had asked; 0: nobody knows of that */
+  usedUp = 0;
   /** more is on its way; false with granted < wanted, once answered: the cap is exhausted */
   pending = false;
   /** nothing limits it, by the worker's configuration and by what the coordinator said last */

@@ -247,9 +247,11 @@ export class LeaseTable {
     this.#sentAt[seq % SENT_MAX] = now;
     const leaves = leases.map((lease): LeafReport => {
       lease.lastReportSeq = seq;
+      lease.polled = false;
       this.#unanswered.add(lease);
-      const { leaf, held, wanted, granted, ack } = lease;
-      return { leaf, held, wanted, granted, ack, idleMs: Math.max(0, Math.floor(lease.idleMs)) };
+      const { leaf, held, wanted, granted, ack, asks, busyMs } = lease;
+      const idleMs = Math.max(0, Math.floor(lease.idleMs));
+      return { leaf, held, wanted, granted, ack, idleMs, asks, busyMs };
     });
     const { worker, incarnation } = this;
     return { worker, incarnation, epoch: this.#epoch, seq, leaves };
@@ -276,8 +278,11 @@ export class LeaseTable {
 }
 
 /** A grant that is not fresh may come after the coordinator gave up on us: it only takes. */
-function set(lease: Lease, { granted, floor, pending }: LeafGrant, ack: number, fresh: boolean) {
+function set(lease: Lease, grant: LeafGrant, ack: number, fresh: boolean) {
+  const { granted, floor, pending, poll, usedUp } = grant;
   lease.ack = ack;
+  if (poll) lease.polled = true;
+  lease.usedUp = Math.max(lease.usedUp, usedUp);
   lease.pending = pending;
   lease.granted = fresh ? granted : Math.min(lease.granted, granted);
   lease.floor = Math.min(fresh ? floor : Math.min(lease.floor, floor), lease.granted);

@@ -260,11 +260,23 @@ export class Ledger {
       this.#divideOne(component, now);
       changed.delete(component);
     }
+    if (!this.#recovering) this.#poll(now);
     for (const charged of this.#books.due) charged.waitsFor = null;
     for (const { touched } of changed) {
       for (const { leaf, owner } of touched) {
         if (owner.waitsFor !== "clients") owner.waitsFor = leaf.sticky ? "clients" : "servers";
       }
+    }
+  }
+
+  /** While it is not known what all workers have, nobody is told that all slots are in use. */
+  #poll(now: number): void {
+    const { polled } = this.#books.components;
+    for (const component of polled) {
+      if (this.#work <= 0) return;
+      const poll = component.poll!;
+      this.#work -= poll.advance(component, now);
+      if (poll.isIdle) polled.delete(component);
     }
   }
 

@@ -15,6 +15,10 @@ export interface LeafReport {
   readonly ack: number;
   /** age of its oldest idle slot in milliseconds; 0 = none is idle */
   readonly idleMs: number;
+  /** of groups: some wait for it that may not, so the others are to be asked whether they use all that they have */
+  readonly asks: boolean;
+  /** of groups: for how many milliseconds all that is granted has been in use without a break; 0: it is not */
+  readonly busyMs: number;
 }
 
 /** Worker to coordinator. May hold a part of the leaves only, and at most `LEAVES_MAX`. */
@@ -35,6 +39,10 @@ export interface LeafGrant {
   readonly floor: number;
   /** more will come as soon as others give back; false and granted < wanted: the cap is exhausted */
   readonly pending: boolean;
+  /** another worker asks: what is in use and wanted now is to be reported soon */
+  readonly poll: boolean;
+  /** all were in use after the report with this seq, or an earlier one, had asked; 0: not that anybody knows */
+  readonly usedUp: number;
 }
 
 /** Coordinator to worker; no leaves = an answer and nothing else. At most `LEAVES_MAX` leaves. */

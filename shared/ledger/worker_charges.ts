@@ -230,7 +230,7 @@ export class WorkerCharges {
         .map((cell): LeafGrant => cell.sending(seq, this.#floorOf(cell), now));
       const from = Math.max(0, at - cells.length);
       for (const leaf of refused.slice(from, Math.max(from, at + LEAVES_MAX - cells.length))) {
-        leaves.push({ leaf, granted: 0, floor: 0, pending: false });
+        leaves.push({ leaf, granted: 0, floor: 0, pending: false, poll: false, usedUp: 0 });
       }
       grants.push({ worker, incarnation, epoch, seq, report, leaves });
     }
@@ -246,7 +246,7 @@ export class WorkerCharges {
     const { held, granted, idleMs } = report;
     if (typeof report.leaf !== "string" || report.leaf.length > LEAF_LENGTH_MAX) return;
     if (!isSlots(held) || !isSlots(granted) || !isCount(report.ack) || !isCount(idleMs)) return;
-    if (!isCount(report.wanted)) return;
+    if (!isCount(report.wanted) || !isCount(report.busyMs)) return;
     const cell = this.cells.get(report.leaf) ?? this.#meet(report, seq);
     if (cell === null || seq <= cell.reportSeq) return;
     const wanted = Math.min(report.wanted, SLOTS_MAX);
@@ -260,6 +260,7 @@ export class WorkerCharges {
     }
     const { components } = this.#books;
     const { component } = cell.leaf;
+    if (cell.leaf.isOfGroup) components.hear(cell, report.asks, seq, now);
     // Above its share and what it has, a wish bears on shares slowly.
     if (component.lacking && wanted !== wantedBefore) {
       components.review(component, now + FOLLOW_MS);

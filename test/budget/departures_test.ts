@@ -70,7 +70,16 @@ class Scene {
   /** A worker says that it holds so many, and what is decided is saved. */
   report(worker: number, held: number, leaf = pool): void {
     const granted = held;
-    const leaves = [{ leaf, held, wanted: held, granted, ack: 0, idleMs: 0 }];
+    const leaves = [{
+      leaf,
+      held,
+      wanted: held,
+      granted,
+      ack: 0,
+      idleMs: 0,
+      asks: false,
+      busyMs: 0,
+    }];
     this.ledger.report({ worker, incarnation: 1, epoch: 1, seq: ++this.#seq, leaves }, this.now);
     for (const { save } of this.ledger.decide(this.now)) {
       if (save !== null) this.book.post(worker, 1, save, () => {});

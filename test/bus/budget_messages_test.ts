@@ -22,6 +22,8 @@ const leaf: LeafReport = {
   granted: 4,
   ack: 17,
   idleMs: 0,
+  asks: false,
+  busyMs: 0,
 };
 const report: Report = { worker: 7, incarnation: 1, epoch: 2, seq: 3, leaves: [leaf] };
 const grant: Grant = {
@@ -30,7 +32,7 @@ const grant: Grant = {
   epoch: 2,
   seq: 3,
   report: 9,
-  leaves: [{ leaf: "clients", granted: 4, floor: 4, pending: true }],
+  leaves: [{ leaf: "clients", granted: 4, floor: 4, pending: true, poll: true, usedUp: 8 }],
 };
 const most = Number.MAX_SAFE_INTEGER;
 const mostSlots = 0x7fff_ffff;
@@ -66,6 +68,8 @@ test("a message of the longest leaves fits, and one more leaf is refused", () =>
     granted: mostSlots,
     ack: most,
     idleMs: most,
+    asks: false,
+    busyMs: 0,
   }));
   const largest = { worker: 32767, incarnation: most, epoch: most, seq: most, leaves: full };
   assert.ok(roundTrip(budgetReportPayload, largest) > maxPayloadBytes);
@@ -74,6 +78,8 @@ test("a message of the longest leaves fits, and one more leaf is refused", () =>
     granted: mostSlots,
     floor: mostSlots,
     pending: false,
+    poll: false,
+    usedUp: most,
   }));
   roundTrip(budgetGrantPayload, { ...largest, report: most, leaves: granted });
   const pids = names.map((leaf) => ({ leaf, pids: new Uint8Array(4 * 300) }));
@@ -90,11 +96,22 @@ test("a message of the longest leaves fits, and one more leaf is refused", () =>
 });
 
 test("leaves are rows on the wire, and a row of a newer sender may be longer", () => {
-  const row = ["pool:app/web", 3, 5, 4, 17, 0];
+  const row = ["pool:app/web", 3, 5, 4, 17, 0, false, 0];
   const bytes = encodePayload(budgetReportPayload, report);
   assert.equal(bytes, encode({ v: 1, ...report, leaves: [row] }));
   const newer = encode({ v: 1, ...report, leaves: [[...row, "later", 1]], later: 1 });
   assert.equal(decodePayload(budgetReportPayload, newer), { ok: true, message: report });
+});
+
+test("rows of a sender that knows nothing of polls are taken", () => {
+  const older = encode({ v: 1, ...report, leaves: [["pool:app/web", 3, 5, 4, 17, 0]] });
+  assert.equal(decodePayload(budgetReportPayload, older), { ok: true, message: report });
+  const granted = encode({ v: 1, ...grant, leaves: [["clients", 4, 4, true]] });
+  const leaves = [{ ...grant.leaves[0]!, poll: false, usedUp: 0 }];
+  assert.equal(decodePayload(budgetGrantPayload, granted), {
+    ok: true,
+    message: { ...grant, leaves },
+  });
 });
 
 test("an age is in whole milliseconds, and one of less than a millisecond is not none", () => {
@@ -153,6 +170,10 @@ test("decodePayload() refuses wrong types, huge numbers and rows that are none",
   bad.push([budgetGrantPayload, { ...grant, leaves: Array(201).fill(grantRow) }]);
   bad.push([budgetGrantPayload, { ...grant, leaves: [["clients", 1, 2, false]] }]);
   bad.push([budgetGrantPayload, { ...grant, leaves: [["clients", 1, 1, 1]] }]);
+  bad.push([budgetReportPayload, { ...report, leaves: [[...row, 1, 0]] }]);
+  bad.push([budgetReportPayload, { ...report, leaves: [[...row, false, -1]] }]);
+  bad.push([budgetGrantPayload, { ...grant, leaves: [[...grantRow, 1, 0]] }]);
+  bad.push([budgetGrantPayload, { ...grant, leaves: [[...grantRow, true, -1]] }]);
   bad.push([budgetLeaderPayload, { epoch: 1, name: "x".repeat(301) }]);
   for (const pids of [[1, 2], "abcd", new Uint8Array(3), new Uint8Array(4 * 65_537), null]) {
     bad.push([budgetBackendsPayload, { ...report, leaves: [["clients", pids]] }]);

@@ -35,7 +35,16 @@ class Bench {
   }
 
   report(granted: number, ack: number, held = 0): void {
-    const numbers = { leaf: LEAF, held, wanted: 1, granted, ack, idleMs: 0 };
+    const numbers = {
+      leaf: LEAF,
+      held,
+      wanted: 1,
+      granted,
+      ack,
+      idleMs: 0,
+      asks: false,
+      busyMs: 0,
+    };
     this.cell.apply(numbers, ++this.#reports, 0);
   }
 

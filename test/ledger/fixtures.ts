@@ -56,6 +56,8 @@ export function reportOf(
     granted: 0,
     ack: 0,
     idleMs: 0,
+    asks: false,
+    busyMs: 0,
     ...numbers,
   }));
   return { worker, incarnation: 1, epoch: 1, seq, leaves: list, ...more };
@@ -72,6 +74,8 @@ export function grantOf(
     granted: 0,
     floor: 0,
     pending: false,
+    poll: false,
+    usedUp: 0,
     ...numbers,
   }));
   return { worker: 1, incarnation: 1, epoch: 1, seq, report, leaves: list, ...more };

@@ -216,7 +216,9 @@ test("reports() carries what was touched, once", () => {
     incarnation: 1,
     epoch: 1,
     seq: 2,
-    leaves: [{ leaf: LEAF, held: 2, wanted: 9, granted: 0, ack: 0, idleMs: 7 }],
+    leaves: [
+      { leaf: LEAF, held: 2, wanted: 9, granted: 0, ack: 0, idleMs: 7, asks: false, busyMs: 0 },
+    ],
   }]);
   assert.is(lease.lastReportSeq, 2);
   assert.equal(table.reports(3, false), []);

@@ -70,6 +70,29 @@ class HauntedLedger extends Ledger {
   }
 }
 
+/** Takes it that all slots are in use where somebody gets none. */
+class PresumingLedger extends Ledger {
+  readonly #asked = new Map<string, number>();
+
+  override report(report: Report, now: number): void {
+    super.report(report, now);
+    for (const { leaf, asks } of report.leaves) {
+      if (asks) this.#asked.set(`${report.worker}.${report.incarnation} ${leaf}`, report.seq);
+    }
+  }
+
+  override decide(now: number): Decision[] {
+    return super.decide(now).map((decision) => {
+      const { worker, incarnation, grant } = decision;
+      const leaves = grant.leaves.map((leaf) => ({
+        ...leaf,
+        usedUp: this.#asked.get(`${worker}.${incarnation} ${leaf.leaf}`) ?? 0,
+      }));
+      return { ...decision, grant: { ...grant, leaves } };
+    });
+  }
+}
+
 /** Asks connections outside of pools back, as if they were a pool's. */
 class GreedyLedger extends Ledger {
   constructor(options: LedgerOptions) {
@@ -209,6 +232,10 @@ export const mistakes: readonly Mistake[] = [
   {
     what: "a ledger that does not count the backends of connections outside of pools",
     variant: { ...SILENCE, makeLedger: (options) => new PurblindLedger(options) },
+  },
+  {
+    what: "a ledger that takes slots to be in use that nobody was asked about",
+    variant: { faults: [], endless: true, makeLedger: (options) => new PresumingLedger(options) },
   },
   {
     what: "a worker that opens what it was granted nothing of",

@@ -63,6 +63,7 @@ export interface CoordinatorOptions {
   readonly workers: () => readonly Worker[];
   readonly answerGone: (from: Node, worker: number, incarnation: number) => void;
   readonly onGranted: (grant: Grant) => void;
+  readonly onDecided: (ledger: Ledger, decisions: readonly Decision[]) => void;
 }
 
 interface Leadership {
@@ -367,7 +368,9 @@ export class Coordinator extends Node implements Coordination {
     const { ledger } = leading;
     if (ledger === null) return;
     const now = this.clock();
-    for (const decision of ledger.decide(now)) this.#enqueue(leading, decision, decision.grant);
+    const decisions = ledger.decide(now);
+    this.#options.onDecided(ledger, decisions);
+    for (const decision of decisions) this.#enqueue(leading, decision, decision.grant);
     for (const saving of ledger.unsaved(now)) this.#enqueue(leading, saving, null);
   }
 
@@ -447,8 +450,9 @@ export class Coordinator extends Node implements Coordination {
   #send(grant: Grant): void {
     this.#options.onGranted(grant);
     const leaves = () =>
-      grant.leaves.map(({ leaf, granted, floor, pending }) =>
-        `${leaf} g${granted} f${floor}${pending ? " pending" : ""}`
+      grant.leaves.map(({ leaf, granted, floor, pending, poll, usedUp }) =>
+        `${leaf} g${granted} f${floor}${pending ? " pending" : ""}${poll ? " poll" : ""}` +
+        (usedUp > 0 ? ` u${usedUp}` : "")
       ).join(", ");
     const what = () =>
       `grant #${grant.seq} e${grant.epoch} i${

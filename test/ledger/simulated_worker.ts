@@ -62,6 +62,12 @@ export interface WorkerGroup {
   ending: number;
   /** What it and the groups below could use of the slots above it. */
   useful: number;
+  /** Since when a query waits that may not and lacks a slot of it, and the newest report then; null: none does. */
+  question: { readonly since: number; readonly after: number } | null;
+  /** When a query of it, or of a group below, began last. */
+  begunAt: number;
+  /** Since when it has a slot that it has no use for; Infinity: it has none. */
+  restsSince: number;
 }
 
 interface Guests {
@@ -91,6 +97,8 @@ export class Worker extends Node {
   #reportAt = -Infinity;
   #fullReportDue = false;
   #changed = true;
+  /** Its queries may not wait. */
+  readonly #asks: boolean;
 
   constructor(world: World, options: WorkerOptions) {
     super(world, `w${options.id}`, true);
@@ -132,9 +140,13 @@ export class Worker extends Node {
         running: 0,
         ending: 0,
         useful: 0,
+        question: null,
+        begunAt: -Infinity,
+        restsSince: Infinity,
       });
     }
     this.groups = groups;
+    this.#asks = groups.length > 0 && world.chance.yes(0.5);
     this.run(() => this.#tick());
   }
 
@@ -236,6 +248,10 @@ export class Worker extends Node {
       pool.lease.idleMs = pool.idle.length === 0
         ? 0
         : Math.max(1, Math.round(now - pool.idle[0]!.idleSince));
+    }
+    for (const { lease, begunAt } of this.groups) {
+      const isBusy = lease.held > 0 && lease.held >= lease.granted;
+      lease.busyMs = isBusy ? Math.floor(now - begunAt) : 0;
     }
     this.reportsSent++;
     for (const report of this.table.reports(now, full)) {
@@ -398,7 +414,10 @@ export class Worker extends Node {
       const path = pathOf(group);
       while (group.running < group.demand && path.every(({ lease }) => lease.room > 0)) {
         group.running++;
-        for (const { lease } of path) this.#hold(lease, 1);
+        for (const each of path) {
+          each.begunAt = this.clock();
+          this.#hold(each.lease, 1);
+        }
       }
       const tooMany = Math.max(
         group.running - group.demand,
@@ -419,6 +438,36 @@ export class Worker extends Node {
     for (const { lease, parent, useful } of this.groups.toReversed()) {
       this.#want(lease, Math.max(lease.held, useful));
       if (parent !== null) parent.useful += Math.min(useful, lease.granted);
+    }
+    this.#askForSlots();
+    this.#noteRest();
+  }
+
+  /** One that lacks a slot of a group does not wait for it longer than others are not known to use all. */
+  #askForSlots(): void {
+    const short = new Set<WorkerGroup>();
+    for (const group of this.groups) {
+      if (!this.#asks || group.running >= group.demand) continue;
+      const nearest = pathOf(group).find(({ lease }) => lease.held >= lease.granted);
+      if (nearest !== undefined) short.add(nearest);
+    }
+    for (const group of this.groups) {
+      const { lease, question } = group;
+      if (question !== null && lease.usedUp > question.after) group.question = null;
+      if (!short.has(group)) group.question = null;
+      else group.question ??= { since: this.world.now, after: lease.lastReportSeq };
+      lease.asks = group.question !== null;
+      if (lease.asks || lease.polled) {
+        lease.touch();
+        this.#changed = true;
+      }
+    }
+  }
+
+  #noteRest(): void {
+    for (const group of this.groups) {
+      const { now } = this.world;
+      group.restsSince = rests(group.lease) ? Math.min(group.restsSince, now) : Infinity;
     }
   }
 
@@ -464,14 +513,20 @@ export class Worker extends Node {
   }
 }
 
+/** It has a slot that it has no use for. */
+export function rests({ held, wanted, granted }: Lease): boolean {
+  return Math.max(held, wanted) < granted;
+}
+
 /** The group and all above it. */
 function pathOf(group: WorkerGroup): WorkerGroup[] {
   return group.parent === null ? [group] : [group, ...pathOf(group.parent)];
 }
 
 function reportText(report: Report): string {
-  const leaves = report.leaves.map(({ leaf, held, wanted, granted, ack }) =>
-    `${leaf} h${held} w${wanted} g${granted} a${ack}`
+  const leaves = report.leaves.map(({ leaf, held, wanted, granted, ack, asks, busyMs }) =>
+    `${leaf} h${held} w${wanted} g${granted} a${ack}${asks ? " asks" : ""}` +
+    (busyMs > 0 ? ` b${busyMs}` : "")
   );
   return `#${report.seq} e${report.epoch} i${report.incarnation % 1000} [${leaves.join(", ")}]`;
 }

@@ -2,18 +2,22 @@
 // supervisor, a network and PostgreSQL that are modelled, and that fail in every way they can. A run is a function
 // of its seed. It ends in a quiet time, in which the mesh has to come to a fair share and stay there.
 
-import { LeaseTable, Ledger, type LedgerOptions } from "../../shared/ledger/mod.ts";
+import { type Decision, LeaseTable, Ledger, type LedgerOptions } from "../../shared/ledger/mod.ts";
 import { Coordinator, type Shortcuts, type Shown } from "./simulated_coordinator.ts";
 import { Postgres } from "./simulated_postgres.ts";
 import { makeCaps, makeTopology, reloadCaps, type Topology, Version } from "./simulated_rules.ts";
 import { StoreServer } from "./simulated_store.ts";
-import { type LeaseTableOptions, Worker, type WorkerPool } from "./simulated_worker.ts";
+import { type LeaseTableOptions, rests, Worker, type WorkerPool } from "./simulated_worker.ts";
 import { CALM, Chance, Node, type Weather, World } from "./simulated_world.ts";
 import { type Cluster, ExactRule, Shares } from "./simulation_checks.ts";
 
 const TRACE_LINES = 40;
 /** Shares follow the average of some seconds. */
 const SETTLED_MS = 6000;
+/** Who asks whether all slots are in use is told within this time, or gets one. */
+const TOLD_MS = 3000;
+/** A ledger may keep so long what it has found out. */
+const TELL_MS = 300;
 
 const FAULTS = [
   "weather",
@@ -109,6 +113,8 @@ class Simulation implements Cluster {
   #version: Version;
   #weather: Weather;
   #quiet = false;
+  /** The workers that each ledger hears, and since when. */
+  readonly #liveSince = new WeakMap<Ledger, ReadonlyMap<string, number>>();
   #incarnation = 1000;
   /** Dead workers that nobody has reported yet, and those reported that no leader has confirmed. */
   readonly #unreaped = new Set<Worker>();
@@ -218,6 +224,7 @@ class Simulation implements Cluster {
             this.#unconfirmed.delete(key);
           });
         },
+        onDecided: (ledger, decisions) => this.#checkPolls(ledger, decisions),
         onGranted: (grant) => {
           this.#grants++;
           for (const { leaf, granted } of grant.leaves) {
@@ -230,6 +237,55 @@ class Simulation implements Cluster {
         },
       }),
     );
+  }
+
+  /** Who is told that all slots of a group are in use: no other that is heard had one at rest since it asked. */
+  #checkPolls(ledger: Ledger, decisions: readonly Decision[]): void {
+    if (this.topology.groups.length === 0) return;
+    const { now } = this.#world;
+    const before = this.#liveSince.get(ledger);
+    const liveSince = new Map<string, number>();
+    for (const { worker, incarnation, state } of ledger.workers()) {
+      const key = `${worker}.${incarnation}`;
+      if (state === "live") liveSince.set(key, before?.get(key) ?? now);
+    }
+    this.#liveSince.set(ledger, liveSince);
+    for (const { worker, incarnation, grant } of decisions) {
+      const asker = this.workers.find(({ key }) => key === `${worker}.${incarnation}`);
+      for (const { leaf, usedUp } of grant.leaves) {
+        const question = asker?.groups.find(({ lease }) => lease.leaf === leaf)?.question ?? null;
+        if (question === null || usedUp <= question.after) continue;
+        const resting = this.#resting(leaf, question.since)
+          .find((other) => other !== asker && now - (liveSince.get(other.key) ?? now) > TELL_MS);
+        if (resting === undefined) continue;
+        throw new Error(
+          `${asker!.key} is told that all of ${leaf} is in use, ` +
+            `but ${resting.key} has had some at rest since it asked`,
+        );
+      }
+    }
+  }
+
+  /** Those that have had slots of a group that they had no use for, since then. */
+  #resting(leaf: string, since: number): Worker[] {
+    return this.workers.filter(({ alive, groups }) =>
+      alive && groups.some(({ lease, restsSince }) => {
+        return lease.leaf === leaf && rests(lease) && restsSince <= since;
+      })
+    );
+  }
+
+  /** At a quiet end each is told, or there is a slot that somebody does not use. */
+  #checkQuestions(when: string): void {
+    for (const worker of this.workers) {
+      for (const { lease: { leaf }, question } of worker.groups) {
+        if (question === null || this.#world.now - question.since < TOLD_MS) continue;
+        if (this.#resting(leaf, this.#world.now - TOLD_MS / 2).length > 0) continue;
+        throw this.#failure(
+          `${when}: ${worker.key} is not told about ${leaf}\n${this.#ledgerText()}`,
+        );
+      }
+    }
   }
 
   #addWorker(id: number): void {
@@ -567,6 +623,7 @@ class Simulation implements Cluster {
 
   /** A slot may be changing hands at this very moment: shares have to be right soon. */
   #checkShares(when: string): void {
+    this.#checkQuestions(when);
     const until = this.#world.now + 1000;
     for (;;) {
       const breach = new Shares(this, this.#version).check();

@@ -1,5 +1,5 @@
 // Runs the ledger's simulation over many seeds, and proves with deliberate mistakes that it can fail.
-// limit: 400 s
+// limit: 900 s
 //   PGWEIR_SEED=n          that seed alone
 //   PGWEIR_SIM_SEEDS=n     so many seeds instead of 300
 //   PGWEIR_SIM_FIRST=n     the first of them, 1 if not given

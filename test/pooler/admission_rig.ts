@@ -24,6 +24,8 @@ export class Mesh {
   readonly #ledger: Ledger;
   /** The coordinator hears nothing. */
   isCut = false;
+  /** Reports and grants. */
+  messages = 0;
 
   constructor(groups: string, count: number) {
     const { config, problems } = loadConfig(
@@ -40,14 +42,23 @@ export class Mesh {
   }
 
   pass(ms: number): void {
-    for (const end = this.now + ms; this.now < end;) {
+    this.passUntil(() => false, ms);
+  }
+
+  /** At most so long. */
+  passUntil(isDone: () => boolean, ms: number): void {
+    for (const end = this.now + ms; this.now < end && !isDone();) {
       this.now += stepMs;
       for (const worker of this.workers) worker.step();
       if (this.isCut) continue;
       for (const worker of this.workers) {
-        for (const report of worker.reports.splice(0)) this.#ledger.report(report, this.now);
+        for (const report of worker.reports.splice(0)) {
+          this.messages++;
+          this.#ledger.report(report, this.now);
+        }
       }
       for (const { worker, grant } of this.#ledger.decide(this.now)) {
+        this.messages++;
         this.workers[worker - 1]!.budget.onGrant(grant);
       }
       for (const worker of this.workers) worker.endBatch();

@@ -32,8 +32,6 @@ import type { ServerConnection } from "./server.ts";
 
 /** Leases are looked at again after so long, in case this process was stopped meanwhile. */
 const checkMs = 150;
-/** How long who may not wait is kept until the budget answers, as when a coordinator takes over. */
-const answerMs = 15_000;
 /** What the budget is asked for a place. */
 interface Question {
   readonly owner: GroupLease;
@@ -43,11 +41,10 @@ interface Question {
 }
 /** A place that may not wait by the limits of its group, but has to until the budget has answered. */
 interface Inquiry {
-  /**
-   * Of slots it lacks, and of places in queues; each of them has to have no more. A slot of a group above is asked for
-   * when there is one of the group below.
-   */
-  readonly of: Question[];
+  /** Of the slots it has lacked: one of a group above is asked for when there is one of the group below. */
+  readonly slots: Question[];
+  /** Of the places in queues it lacks: it needs each. */
+  readonly places: readonly Question[];
   /** Of the queues in which it has no place meanwhile. */
   readonly without: readonly GroupLease[];
 }
@@ -230,20 +227,24 @@ export class Admission {
     const { now } = this.#plane.reactor;
     const tree = this.#tree as AdmissionTree;
     const short = this.#shortOf(group);
-    const places = this.#placesOf(group);
-    const verdict = tree.request(place, group, now, short !== null || places.length > 0);
+    const queues = this.#placesOf(group);
+    const verdict = tree.request(place, group, now, short !== null || queues.length > 0);
     if (verdict === Verdict.refused) return this.#refuse(place);
     const client = place.owner;
     client.queued = true;
     client.waitingSince = now;
-    if (tree.isIntruder(place)) {
-      this.#inquire(place, now, short === null ? places : [short, ...places]);
-    }
+    if (tree.isIntruder(place)) this.#inquire(place, now, short, queues);
     this.#wantMore(group);
   }
 
-  #inquire(place: Place, since: number, asked: readonly GroupLease[]): void {
-    const of = asked.map((owner) => this.#ask(owner, since));
+  #inquire(
+    place: Place,
+    since: number,
+    short: GroupLease | null,
+    queues: readonly GroupLease[],
+  ): void {
+    const slots = short === null ? [] : [this.#ask(short, since)];
+    const places = queues.map((owner) => this.#ask(owner, since));
     const without: GroupLease[] = [];
     for (let node = place.group; node !== null; node = node.parent) {
       const queue = this.#queueLeases.get(node);
@@ -251,13 +252,12 @@ export class Admission {
       queue.asking++;
       without.push(queue);
     }
-    this.#inquiries.set(place, { of, without });
+    this.#inquiries.set(place, { slots, places, without });
   }
 
   #ask(owner: GroupLease, since: number): Question {
+    owner.questions++;
     const after = owner.lease.lastReportSeq;
-    // Of as many as before, too: it is said anew that there are no more.
-    owner.lease.touch();
     this.#plane.budget.ask();
     return { owner, since, after };
   }
@@ -267,7 +267,9 @@ export class Admission {
     const inquiry = this.#inquiries.get(place);
     if (inquiry === undefined) return;
     this.#inquiries.delete(place);
-    for (const queue of inquiry.without) queue.asking--;
+    const { slots, places, without } = inquiry;
+    for (const { owner } of [...slots, ...places]) owner.questions--;
+    for (const queue of without) queue.asking--;
   }
 
   /** Whether it is let in now; if not it waits, or is to be refused. */
@@ -281,24 +283,19 @@ export class Admission {
 
   /** The nearest group that has no slot here and may get one from the mesh. */
   #shortOf(group: Group): GroupLease | null {
-    const lease = this.#firstShort(group);
-    return lease === null || lease.isAnswered ? null : lease;
-  }
-
-  #firstShort(group: Group): GroupLease | null {
     for (let node: Group | null = group; node !== null; node = node.parent) {
       if (node.isShort) return this.#leases.get(node) as GroupLease;
     }
     return null;
   }
 
-  /** The groups that lack a place in their queue and may get one from the mesh; none: one has none for sure. */
+  /** The groups that lack a place in their queue and may get one from the mesh; none: one has no more. */
   #placesOf(group: Group): readonly GroupLease[] {
     let short = none;
     for (let node: Group | null = group; node !== null; node = node.parent) {
       if (node.closed(node.queued) === null) continue;
       const lease = this.#queueLeases.get(node);
-      if (lease === undefined || !node.isQueueShort(node.queued) || lease.isAnswered) return none;
+      if (lease === undefined || !node.isQueueShort(node.queued)) return none;
       short = [...short, lease];
     }
     return short;
@@ -383,23 +380,28 @@ export class Admission {
   #endInquiries(): void {
     this.#isAnswered = false;
     const { now } = this.#plane.reactor;
+    const tree = this.#tree as AdmissionTree;
     // From the newest: of those that may not all stay, the first stay.
-    for (const [place, { of }] of [...this.#inquiries].reverse()) {
-      if (place.state !== TicketState.queued) {
+    for (const [place, inquiry] of [...this.#inquiries].reverse()) {
+      if (place.state !== TicketState.queued || !tree.isIntruder(place)) {
         this.#endInquiry(place);
         continue;
       }
-      const short = this.#firstShort(place.group as Group);
-      const isNew = short !== null && of.every(({ owner }) => owner !== short);
-      if (isNew) of.push(this.#ask(short, now));
-      if (of.some((question) => mayGive(question, now))) continue;
+      if (this.#mayGetSlot(place, inquiry, now) || mayGetPlaces(inquiry, now)) continue;
       this.#endInquiry(place);
-      const tree = this.#tree as AdmissionTree;
-      if (!tree.isIntruder(place)) continue;
       tree.refuse(place, now);
       place.owner.queued = false;
       this.#refuse(place);
     }
+  }
+
+  /** It needs one of each group, so there has to be one of the nearest that lacks some. */
+  #mayGetSlot(place: Place, { slots }: Inquiry, now: number): boolean {
+    const short = this.#shortOf(place.group as Group);
+    if (short === null) return false;
+    let question = slots.find(({ owner }) => owner === short);
+    if (question === undefined) slots.push(question = this.#ask(short, now));
+    return mayGive(question, now);
   }
 
   // --- getting out
@@ -462,10 +464,11 @@ export class Admission {
   }
 }
 
+function mayGetPlaces({ places }: Inquiry, now: number): boolean {
+  return places.length > 0 && places.every((question) => mayGive(question, now));
+}
+
 /** What was asked for may still come. */
 function mayGive({ owner, since, after }: Question, now: number): boolean {
-  const { lease } = owner;
-  const isAnswered = lease.lastReportSeq > after && lease.answered;
-  const limitMs = !isAnswered ? answerMs : lease.pending ? owner.counted.pendingMs : 0;
-  return now - since < limitMs;
+  return owner.mayGive(after, now - since);
 }

@@ -7,14 +7,24 @@ import type { LeaseOwner } from "./budget.ts";
 import type { Plane } from "./plane.ts";
 import { RecentDemand } from "./recent_demand.ts";
 
+/** How long who may not wait is kept until the budget answers, as when a coordinator takes over. */
+const answerMs = 15_000;
+/** And when it has: others give back what they do not use as soon as they are asked. */
+const pendingMs = 5000;
+
+/** The clock is that of the beginning of a batch, and may be late by so much. */
+const batchMs = 10;
+/** Who waits does so for long: what is so has been so. */
+const longMs = 60_000;
+
 /** What is counted, and where the tree has its limit. */
 interface Counted {
   leafOf(group: string): string;
-  /** How long who lacks a slot is kept while others are to give back what they do not use. */
-  readonly pendingMs: number;
   /** `asking`: queries that wait without a place, until the budget has answered. */
   held(group: Group, asking: number): number;
   demand(group: Group): number;
+  /** For how long at least all that is granted has been in use, if it is. */
+  busyMs(group: Group, now: number): number;
   limit(group: Group): number;
   /** Whether the coordinator should hear of it before the next full report that so many are held now. */
   isNews(held: number, lease: Lease): boolean;
@@ -25,11 +35,11 @@ interface Counted {
 
 /** Of max_concurrent_queries. */
 export const running: Counted = {
-  // Longer, and it is more likely for slots that are in use.
-  pendingMs: 250,
   leafOf: groupLeaf,
   held: (group) => group.running,
   demand: (group) => Math.max(group.demand, group.peak),
+  // None has begun since the last, so no fewer ran.
+  busyMs: ({ lastUsed }, now) => Math.max(0, Math.floor(now - lastUsed - batchMs)),
   isNews: (held, { granted, held: before }) =>
     Math.max(held, granted) !== Math.max(before, granted),
   limit: (group) => group.lease,
@@ -39,10 +49,10 @@ export const running: Counted = {
 
 /** Of max_queued. */
 export const waiting: Counted = {
-  pendingMs: 2000,
   leafOf: queueLeaf,
   held: (group, asking) => Math.max(0, group.queued - asking),
   demand: (group) => group.queued,
+  busyMs: () => longMs,
   // They are kept, so nobody else is to be promised them.
   isNews: (held, lease) => held !== lease.held,
   limit: (group) => group.queueLease,
@@ -55,6 +65,8 @@ export class GroupLease implements LeaseOwner {
   readonly lease: Lease;
   /** Queries that wait without a place until the budget has answered; see `Inquiry`. */
   asking = 0;
+  /** Those that may not wait and do until it is known whether all slots of the mesh are in use. */
+  questions = 0;
   readonly counted: Counted;
   readonly #plane: Plane;
   readonly #tree: AdmissionTree;
@@ -78,10 +90,11 @@ export class GroupLease implements LeaseOwner {
     this.apply();
   }
 
-  /** The mesh has no more slots for this worker, as far as it has said. */
-  get isAnswered(): boolean {
-    const { lease } = this;
-    return lease.wanted > lease.granted && lease.answered && !lease.pending;
+  /** What was asked for `waitedMs` ago may still come; `after`: the newest report then. */
+  mayGive(after: number, waitedMs: number): boolean {
+    const { lastReportSeq, answered, usedUp } = this.lease;
+    if (usedUp > after) return false;
+    return waitedMs < (lastReportSeq > after && answered ? pendingMs : answerMs);
   }
 
   /** The tree goes by the lease from now on. */
@@ -103,7 +116,16 @@ export class GroupLease implements LeaseOwner {
 
   onLease(): void {
     this.apply();
+    if (this.lease.polled) this.#answerPoll();
     this.#onAnswer();
+  }
+
+  /** Some wait elsewhere who may not: what is not in use at this moment is theirs, whatever was needed lately. */
+  #answerPoll(): void {
+    this.counted.begin(this.group);
+    this.#recent.clear();
+    this.want();
+    this.#plane.budget.ask();
   }
 
   tally(): void {
@@ -111,7 +133,10 @@ export class GroupLease implements LeaseOwner {
     const held = this.counted.held(this.group, this.asking);
     const isNews = this.counted.isNews(held, lease);
     lease.held = held;
-    if (isNews) lease.touch();
+    lease.asks = this.questions > 0;
+    const isBusy = held >= lease.granted;
+    lease.busyMs = isBusy ? this.counted.busyMs(this.group, this.#plane.reactor.now) : 0;
+    if (isNews || lease.asks) lease.touch();
   }
 
   measure(): void {

@@ -13,6 +13,11 @@ export class RecentDemand {
     this.#spans[this.#at] = 0;
   }
 
+  /** What was needed before is of no interest. */
+  clear(): void {
+    this.#spans.fill(0);
+  }
+
   /** So much is needed now. Returns the most that was lately. */
   note(demand: number): number {
     if (demand > (this.#spans[this.#at] as number)) this.#spans[this.#at] = demand;
