@@ -1,9 +1,12 @@
 // The control thread's ear for overload monitors: those of its own host's workers and those of databases. It tells the
 // data plane what is news; how long that holds is the plane's affair, so that a bus that is lost sheds nothing for long.
 
-import type { Bus } from "../../shared/bus/mod.ts";
+import { type Bus, type OverloadDecision, validMs } from "../../shared/bus/mod.ts";
 import type { ToPlane } from "./messages.ts";
 import { Newest } from "./newest.ts";
+
+/** What else is said comes each few seconds. */
+const rememberMs = 60_000;
 
 export class OverloadWatch {
   readonly #supervisor: string;
@@ -21,23 +24,26 @@ export class OverloadWatch {
   join(bus: Bus, workerId: number): void {
     const { subjects } = bus;
     if (this.#supervisor !== "") {
-      bus.subscribe(subjects.overloadHost(this.#supervisor), (decision) => {
-        if (!this.#decisions.take("", decision, performance.now())) return;
-        this.#tell({ type: "overload", decision });
-      });
+      bus.subscribe(
+        subjects.overloadHost(this.#supervisor),
+        (decision) => this.#onDecision("", decision),
+      );
     }
     bus.subscribe(subjects.allOverloadDatabases, (decision) => {
-      const about = `${decision.database}\0${decision.host}`;
-      if (!this.#decisions.take(about, decision, performance.now())) return;
-      this.#tell({ type: "overload", decision });
+      this.#onDecision(`${decision.database}\0${decision.host}`, decision);
     });
     bus.subscribe(subjects.groupMemory(workerId), (said) => {
-      if (!this.#memory.take(said.monitor, said, performance.now())) return;
+      if (!this.#memory.take(said.monitor, said, performance.now(), rememberMs)) return;
       this.#tell({ type: "groupMemory", said });
     });
     bus.subscribe(subjects.allOverloadWarnings, (warnings) => {
-      if (!this.#warnings.take(warnings.monitor, warnings, performance.now())) return;
+      if (!this.#warnings.take(warnings.monitor, warnings, performance.now(), rememberMs)) return;
       this.#tell({ type: "warnings", warnings });
     });
+  }
+
+  #onDecision(about: string, decision: OverloadDecision): void {
+    if (!this.#decisions.take(about, decision, performance.now(), validMs(decision))) return;
+    this.#tell({ type: "overload", decision });
   }
 }

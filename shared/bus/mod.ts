@@ -42,6 +42,7 @@ export {
   type OverloadDecision,
   type OverloadWarning,
   type OverloadWarnings,
+  validMs,
   type WarningKind,
 } from "./overload_messages.ts";
 export type { Shedding } from "../overload/mod.ts";

@@ -35,6 +35,11 @@ export interface OverloadDecision {
   readonly connections: Shedding;
 }
 
+/** How long a decision holds, from its receipt. */
+export function validMs({ intervalMs }: Pick<OverloadDecision, "intervalMs">): number {
+  return 3 * intervalMs;
+}
+
 export type WarningKind = "cpu" | "memory";
 
 /** A use that was above a ratio for long. */

@@ -77,6 +77,8 @@ export class Overload {
   // --- what is known
 
   onDecision(decision: OverloadDecision): void {
+    // The last words of a monitor that is not wanted any more.
+    if (decision.database === "" && !this.#own.isMonitored) return;
     this.shedding.decide(decision, this.#plane.reactor.now);
     this.#apply();
   }
@@ -88,6 +90,7 @@ export class Overload {
   /** Pools and exemptions may be others. */
   onConfig(): void {
     this.#own = new OwnBounds(this.#plane.config);
+    if (!this.#own.isMonitored) this.shedding.forgetHost();
     this.#apply();
   }
 

@@ -6,7 +6,7 @@
 // those that a decision was made by, each of them on its own.
 // Bounds: as many databases with a monitor as `sourcesMax`.
 
-import type { OverloadDecision, Shedding as Share } from "../../../shared/bus/mod.ts";
+import { type OverloadDecision, type Shedding as Share, validMs } from "../../../shared/bus/mod.ts";
 import type { OverloadBounds } from "../../../shared/config/mod.ts";
 import {
   type Bounds,
@@ -50,8 +50,6 @@ export interface Risk {
 }
 
 const sourcesMax = 2000;
-/** A decision holds for so many intervals from its receipt. */
-const intervalsValid = 3;
 const off: Share = { min: 0, max: 0, probability: 0 };
 
 export class Shedding {
@@ -82,8 +80,13 @@ export class Shedding {
       times: { waitUs, busyUs },
       transactions,
       connections,
-      until: now + intervalsValid * decision.intervalMs,
+      until: now + validMs(decision),
     });
+  }
+
+  /** What the monitor of this host has said holds no longer. */
+  forgetHost(): void {
+    this.#sources.delete("host");
   }
 
   /**

@@ -169,19 +169,19 @@ tests("a decision that is not said again is over after three intervals", async (
 
 tests("old, doubled and foreign decisions do not count", async () => {
   const client = await open(pooler, "shop");
-  await monitor.decide(pooler, "shop", { epoch: 2_000_000_000_000, seq: 50 });
+  await monitor.decide(pooler, "shop", { epoch: 4_000_000_000_100, seq: 50 });
   const foreign = await Monitor.join(fleet.broker, "another_mesh", "monitor-2");
   try {
-    for (const epoch of [2_000_000_000_000, 2_100_000_000_000]) {
+    for (const epoch of [4_000_000_000_100, 4_100_000_000_000]) {
       foreign.say("shop", { transactions: 1, epoch, seq: 99 });
     }
     await foreign.bus.roundTripMs();
   } finally {
     await foreign.bus.close();
   }
-  monitor.say("shop", { transactions: 1, epoch: 1_999_999_999_999, seq: 99 });
-  monitor.say("shop", { transactions: 1, epoch: 2_000_000_000_000, seq: 49 });
-  monitor.say("shop", { transactions: 1, epoch: 2_000_000_000_000, seq: 50 });
+  monitor.say("shop", { transactions: 1, epoch: 4_000_000_000_099, seq: 99 });
+  monitor.say("shop", { transactions: 1, epoch: 4_000_000_000_100, seq: 49 });
+  monitor.say("shop", { transactions: 1, epoch: 4_000_000_000_100, seq: 50 });
   // A decision about another supervisor's workers.
   const { bus } = monitor;
   const supervisor = "supervisor-of-others";
@@ -193,11 +193,11 @@ tests("old, doubled and foreign decisions do not count", async () => {
   await monitor.decide(pooler, "calm");
   for (let i = 0; i < 50; i++) await works(client);
   // A newer one counts, of the same database's other host as well.
-  await monitor.decide(pooler, "shop", { transactions: 1, epoch: 2_000_000_000_001, seq: 1 });
-  await monitor.decide(pooler, "shop", { epoch: 2_000_000_000_001, seq: 2, host: "db2" });
+  await monitor.decide(pooler, "shop", { transactions: 1, epoch: 4_000_000_000_101, seq: 1 });
+  await monitor.decide(pooler, "shop", { epoch: 4_000_000_000_101, seq: 2, host: "db2" });
   client.send(f.Q("SELECT 1"));
   assert.is(await client.replies(), "E(53000) Z(I)");
-  await monitor.decide(pooler, "shop", { epoch: 2_000_000_000_001, seq: 3 });
+  await monitor.decide(pooler, "shop", { epoch: 4_000_000_000_101, seq: 3 });
   await works(client);
 });
 

@@ -28,6 +28,8 @@ const ini = (settings: Record<string, string | number>, more = "", groups = {}) 
   databases: { shop: `host=127.0.0.1 port=${postgres.port} dbname=postgres ${more}` },
   pgbouncer: {
     bus_url: `nats://${encodeURIComponent(nats.token)}@127.0.0.1:${nats.port}`,
+    // There is a monitor, and what the one here says is newer.
+    max_os_cpu_wait_time_ratio_to_throw: 1000,
     ...settings,
   },
   ...groups,
@@ -147,6 +149,20 @@ tests("a decision about a host holds on its workers, and one about another on no
   const over = sayToHost(supervisor, 0);
   await everywhere("it to be over", (rows) => rows.some((row) => row["reason"] === over));
   assert.equal(await answers(), [good, good]);
+});
+
+// In an incident it was turned off, and clients were refused until the last decision was over.
+tests("without bounds nothing is refused at once, whatever was said last", async () => {
+  const reason = sayToHost(supervisor, 1);
+  await everywhere("it to be heard", (rows) => rows.some((row) => row["reason"] === reason));
+  assert.equal(await answers(), [shed, shed]);
+  const { console } = [...members.values()][0]!;
+  await console.query("SET max_os_cpu_wait_time_ratio_to_throw = 0");
+  assert.equal(await answers(), [good, good]);
+  await everywhere("nothing to be known", (rows) => rows.every((row) => row["reason"] === null));
+  sayToHost(supervisor, 1);
+  for (let i = 0; i < 20; i++) assert.equal(await answers(), [good, good]);
+  await console.query("RELOAD");
 });
 
 /** What a client with such an application_name is told first, and whether it is let in. */

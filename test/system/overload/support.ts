@@ -33,7 +33,7 @@ export class Monitor {
   readonly bus: Bus;
   readonly #name: string;
   readonly #decided = new Set<string>();
-  #epoch = 1_800_000_000_000;
+  #epoch = 4_000_000_000_000;
   #seq = 0;
 
   private constructor(bus: Bus, name: string) {
