@@ -1,10 +1,10 @@
 // `pgweir overload`: runs a monitor until it is told to stop: under a supervisor that of its workers, on its own that
 // of databases. It composes; see monitor.ts.
 
-import { lookupDatabase } from "../../shared/config/mod.ts";
 import { runBusService, type ServicePlace } from "../../shared/host/mod.ts";
-import { Monitor, type Scope } from "./monitor.ts";
+import { Monitor } from "./monitor.ts";
 import type { PostmasterHints } from "./postmaster.ts";
+import { type Scope, scopeProblem } from "./scope.ts";
 
 export interface OverloadCommand {
   readonly file: string;
@@ -35,9 +35,6 @@ function scopeOf(command: OverloadCommand, { config, seat }: ServicePlace): Scop
   if (databases.length === 0) {
     return "no database is named, wanted --database NAME; workers have their monitor from pgweir up";
   }
-  const unknown = databases.find((name) => lookupDatabase(config, name) === null);
-  if (unknown !== undefined) {
-    return `database "${unknown}" is not in [databases] of "${config.path}"`;
-  }
-  return { kind: "databases", names: databases, hints: postmaster };
+  const scope: Scope = { kind: "databases", names: databases, hints: postmaster };
+  return scopeProblem(config, scope) ?? scope;
 }

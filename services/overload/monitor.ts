@@ -10,20 +10,12 @@ import type { BusService } from "../../shared/host/mod.ts";
 import { type Logger, onceEvery } from "../../shared/telemetry/mod.ts";
 import { decide } from "./decide.ts";
 import { GroupKeeper } from "./group_keeper.ts";
-import { type PostmasterHints, PostmasterWatch } from "./postmaster.ts";
+import { PostmasterWatch } from "./postmaster.ts";
 import { Proc } from "./proc.ts";
 import { type Sample, Sampler } from "./sampler.ts";
+import { entryPortOf, type Scope } from "./scope.ts";
 import { WarningBook, type WarningChange } from "./warning_book.ts";
 import { WorkerWatch } from "./worker_watch.ts";
-
-/** What it looks at, and for whom. */
-export type Scope =
-  | { readonly kind: "workers"; readonly supervisor: string }
-  | {
-    readonly kind: "databases";
-    readonly names: readonly string[];
-    readonly hints: PostmasterHints;
-  };
 
 export interface MonitorOptions {
   readonly config: Config;
@@ -110,11 +102,10 @@ export class Monitor implements BusService {
       bus.subscribe(bus.subjects.allPresence, (said) => workers.heard(said, performance.now()));
       return (now) => workers.pids(now);
     }
-    const entry = this.#config.databases.get(scope.names[0] ?? "");
     const postmaster = new PostmasterWatch({
       proc: this.#proc,
       hints: scope.hints,
-      usualPort: entry?.port ?? this.#config.fallbackDatabase?.port ?? 5432,
+      entryPort: () => entryPortOf(this.#config, scope.names),
       onFound: ({ pid, port }) => this.#log.info("watching a PostgreSQL", { pid, port }),
       onMissing: (why) => this.#sayMissing(() => this.#log.warning(`watch PostgreSQL: ${why}`)),
     });

@@ -2,7 +2,7 @@
 // are made when they are read, and cheap. What a kernel does not have, or does not show us, is null or left out:
 // no failure of a read ends a monitor.
 
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { type Counters, parseSchedstat, type ThreadCounters } from "./cpu_book.ts";
@@ -51,6 +51,15 @@ export class Proc {
   text(...path: string[]): string | null {
     try {
       return readFileSync(join(this.#root, ...path), "latin1");
+    } catch {
+      return null;
+    }
+  }
+
+  /** Where a symbolic link leads to. */
+  link(...path: string[]): string | null {
+    try {
+      return readlinkSync(join(this.#root, ...path));
     } catch {
       return null;
     }

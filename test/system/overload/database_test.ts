@@ -64,13 +64,7 @@ tests(
     other.subscribe(other.subjects.allOverloadDatabases, (decision) => {
       stray.push(decision);
     });
-    const monitor = await start(
-      "--database",
-      "shop",
-      "--database=stock",
-      "--port",
-      String(postgres.port),
-    );
+    const monitor = await start("--database", "shop", "--database=stock");
     const newest = (name: string) => decisions.findLast(({ database }) => database === name);
     await until("decisions", () => newest("shop") && newest("stock"), patienceMs);
     await until(
