@@ -10,6 +10,7 @@ export async function runBudget(file: string): Promise<number> {
     title: "budget coordinator",
     variable: "PGWEIR_BUDGET",
     withoutBus: "has its coordinator from pgweir up",
+    knowsUsers: true,
     make: ({ config, bus, seat, logger }) =>
       new Coordinator({ config, bus, embedded: seat?.embedded != null, logger }),
   }, file);

@@ -4,6 +4,7 @@
 export interface AlarmRule {
   /** 0: no warning. */
   readonly warn: number;
+  /** Not above `warn`. */
   readonly clear: number;
   readonly durationMs: number;
 }
@@ -29,8 +30,7 @@ export class Alarm {
       return "off";
     }
     if (value === null) return null;
-    const clear = Math.min(rule.clear, rule.warn);
-    const isDue = this.#active ? value < clear : value > rule.warn;
+    const isDue = this.#active ? value < rule.clear : value > rule.warn;
     if (!isDue) {
       this.#since = null;
       return null;

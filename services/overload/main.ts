@@ -20,6 +20,7 @@ export async function runOverload(command: OverloadCommand): Promise<number> {
     title: "overload monitor",
     variable: "PGWEIR_OVERLOAD",
     withoutBus: "has its workers' monitor from pgweir up",
+    knowsUsers: false,
     make: (place) => {
       const scope = scopeOf(command, place);
       return typeof scope === "string" ? scope : new Monitor({ ...place, scope });

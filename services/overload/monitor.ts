@@ -13,7 +13,7 @@ import { GroupKeeper } from "./group_keeper.ts";
 import { PostmasterWatch } from "./postmaster.ts";
 import { Proc } from "./proc.ts";
 import { type Sample, Sampler } from "./sampler.ts";
-import { entryPortOf, type Scope } from "./scope.ts";
+import { entryPortOf, type Scope, scopeProblem } from "./scope.ts";
 import { WarningBook, type WarningChange } from "./warning_book.ts";
 import { WorkerWatch } from "./worker_watch.ts";
 
@@ -81,6 +81,10 @@ export class Monitor implements BusService {
     this.#due = performance.now();
     this.#look(bus);
     this.#warningsTimer = setInterval(() => this.#sayWarnings(bus), warningsMs);
+  }
+
+  problemOf(config: Config): string | null {
+    return scopeProblem(config, this.#options.scope);
   }
 
   setConfig(config: Config): void {

@@ -17,8 +17,9 @@ export interface WarningChange {
 
 const kinds: readonly WarningKind[] = ["cpu", "memory"];
 
+/** What is in force: nothing that is warned of is cleared, whatever the other ratio is. */
 function ruleOf(kind: WarningKind, settings: Settings): AlarmRule {
-  return kind === "cpu"
+  const rule = kind === "cpu"
     ? {
       warn: settings.cpuOverloadWarnRatio,
       clear: settings.cpuOverloadClearRatio,
@@ -29,6 +30,7 @@ function ruleOf(kind: WarningKind, settings: Settings): AlarmRule {
       clear: settings.memoryOverloadClearRatio,
       durationMs: settings.memoryOverloadDurationSeconds * 1000,
     };
+  return { ...rule, clear: Math.min(rule.warn, rule.clear) };
 }
 
 export class WarningBook {

@@ -119,6 +119,7 @@ class Loader {
   readonly #path: string;
   readonly #readFile: ReadFile;
   readonly #set: readonly IniEntry[];
+  readonly #withUsers: boolean;
   readonly #settings = defaultSettings();
   /** the line of each setting that wins; the default holds where there is none */
   readonly #written = new Map<string, IniEntry>();
@@ -132,9 +133,10 @@ class Loader {
   #identMaps: IdentMaps = new Map();
   #ldap: LdapOptions | null = null;
 
-  constructor(path: string, readFile: ReadFile, set: SetValues) {
+  constructor(path: string, readFile: ReadFile, set: SetValues, withUsers: boolean) {
     this.#path = path;
     this.#readFile = readFile;
+    this.#withUsers = withUsers;
     this.#set = set.map(([key, value]) => {
       return { section: "pgbouncer", key, value, file: "SET", line: 0 };
     });
@@ -177,9 +179,9 @@ class Loader {
     }
     const unmatchedAt = this.placeOf("unmatched_group");
     const sections = groups.finish(this.#settings.unmatchedGroup, unmatchedAt);
-    const userlist = this.#readUserlist();
-    if (this.#settings.authType === "hba") this.#readHba();
-    if (this.#settings.authType === "ldap") this.#readLdapOptions();
+    const userlist = this.#withUsers ? this.#readUserlist() : new Map();
+    if (this.#withUsers && this.#settings.authType === "hba") this.#readHba();
+    if (this.#withUsers && this.#settings.authType === "ldap") this.#readLdapOptions();
     this.#checkTogether(userlist);
     if (!ini.entries.some(({ section }) => section === "databases")) {
       this.#warn(
@@ -665,13 +667,17 @@ function notWanted(name: string, row: Extra, text: string, wanted: string): stri
   return `${name}: ${is} is not ${wanted}${comment}`;
 }
 
-/** Reads the file, its includes and its auth_file; reports every problem it can find, not the first. */
+/**
+ * Reads the file, its includes and its auth_file; reports every problem it can find, not the first. `withUsers` false:
+ * for a process that no client logs in to, on a host that need not have what says who may.
+ */
 export function loadConfig(
   path: string,
   readFile: ReadFile = readFromDisk,
   set: SetValues = [],
+  withUsers = true,
 ): LoadedFile {
-  const loader = new Loader(path, readFile, set);
+  const loader = new Loader(path, readFile, set, withUsers);
   const config = loader.load();
   return {
     config,

@@ -5,17 +5,28 @@
 import { randomBytes } from "node:crypto";
 import process from "node:process";
 import { type BusAddress, BusError, busOptions } from "../bus/mod.ts";
-import { type Config, loadConfig, problemText, reportLines } from "../config/mod.ts";
+import {
+  type Config,
+  loadConfig,
+  type LoadedFile,
+  problemText,
+  readFromDisk,
+  reloaded,
+  reportLines,
+} from "../config/mod.ts";
 import { setProcessName } from "../sys/mod.ts";
 import { createLogger, type Logger, LogOutput, logTargets } from "../telemetry/mod.ts";
 import { readHanded } from "./handed.ts";
 import type { HostOptions } from "./host_process.ts";
 import { configFrom } from "./live_config.ts";
+import { notify, notifyReloading } from "./notify.ts";
 import { parseServiceSeat, type ServiceSeat } from "./service_seat.ts";
 
 export interface BusService {
   /** Returns when it is at work, or was closed before. Throws a BusError where the file's bus can't be used. */
   start(): Promise<void>;
+  /** Why it can't go on by such a configuration; null: it can. */
+  problemOf?(config: Config): string | null;
   /** Takes effect at once. */
   setConfig(config: Config): void;
   close(): Promise<void>;
@@ -39,6 +50,8 @@ export interface ServiceKind {
   readonly variable: string;
   /** What else it needs where there is no supervisor, after "a host without nats-servers ...". */
   readonly withoutBus: string;
+  /** Whether it is any matter to it who may log in. */
+  readonly knowsUsers: boolean;
   /** A text says why it can't be. */
   readonly make: (place: ServicePlace) => BusService | string;
 }
@@ -58,7 +71,7 @@ export async function runBusService(kind: ServiceKind, file: string): Promise<nu
     ? await readHanded(({ sources }) => take(configFrom(sources, noOptions)))
     : null;
   const loaded = handed === null
-    ? loadConfig(file)
+    ? load(kind, file)
     : { config: configFrom(handed.sources, noOptions), problems: [], warnings: [] };
   const { config } = loaded;
   if (config === null) {
@@ -87,6 +100,8 @@ export async function runBusService(kind: ServiceKind, file: string): Promise<nu
   const service = kind.make({ config, bus, seat, logger });
   if (typeof service === "string") return fail(`start ${title}: ${service}`);
   take = (changed) => {
+    const problem = service.problemOf?.(changed) ?? null;
+    if (problem !== null) throw new Error(problem);
     openLog(changed);
     logger.setLevel(changed.settings.verbose > 0 ? "debug" : "info");
     logger.setFormat(changed.settings.logFormat);
@@ -94,17 +109,25 @@ export async function runBusService(kind: ServiceKind, file: string): Promise<nu
     logger.info("configuration reloaded", { file });
   };
   const stopped = untilStopped(seat, logger, () => {
-    if (handed === null) reload(file, logger, take);
+    if (handed !== null) return;
+    notifyReloading();
+    reload(load(kind, file), config, logger, take);
+    notify("READY=1");
   });
-  const started = service.start().catch((error) => {
+  const started = service.start().then(() => notify("READY=1"), (error) => {
     // Before anything was asked: what the file says of the bus cannot be used.
     if (!(error instanceof BusError)) throw error;
     logger.fatal(`start ${title}: ${error.message}`);
     return "failed" as const;
   });
   const first = await Promise.race([stopped, started.then((end) => end ?? stopped)]);
+  notify("STOPPING=1");
   await service.close();
   return first === "failed" ? 1 : 0;
+}
+
+function load({ knowsUsers }: ServiceKind, file: string): LoadedFile {
+  return loadConfig(file, readFromDisk, [], knowsUsers);
 }
 
 function fail(failure: string): number {
@@ -165,8 +188,12 @@ function untilStopped(
 }
 
 /** A file with problems changes nothing. */
-function reload(path: string, logger: Logger, take: (config: Config) => void): void {
-  const { config, problems } = loadConfig(path);
+function reload(
+  { config, problems }: LoadedFile,
+  running: Config,
+  logger: Logger,
+  take: (config: Config) => void,
+): void {
   if (config === null) {
     for (const problem of problems) logger.error(`reload: ${problemText(problem)}`);
     logger.error("reload: the file has problems, nothing is changed", {
@@ -178,5 +205,11 @@ function reload(path: string, logger: Logger, take: (config: Config) => void): v
     take(config);
   } catch (error) {
     logger.error(`reload: ${(error as Error).message}, nothing is changed`);
+    return;
+  }
+  // Its place on the bus is that of the start.
+  for (const name of reloaded(running, config).restart) {
+    if (name !== "mesh" && !name.startsWith("bus_")) continue;
+    logger.warning(`reload: ${name} changes with a restart only, the former value is kept`);
   }
 }

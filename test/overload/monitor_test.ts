@@ -213,7 +213,7 @@ tests("a use that is high is warned of until it is not, in the log and on the bu
     clearedAt: null,
     value: 0,
     warn: 0.2,
-    clear: 0.8,
+    clear: 0.2,
   });
   assert.ok(raised.warnings[0]!.value > 0.2 && raised.warnings[0]!.raisedAt >= startedAt);
   // What has to last for long is not looked at each time, which clears nothing.

@@ -74,19 +74,12 @@ tests("an alarm is raised and cleared after its duration, without a break", () =
   assert.equal(steps([1, 0.7, 1], 0), ["raise", "clear", "raise"], "no duration");
 });
 
-tests(
-  "an alarm that is turned off says so, and a clear ratio above the other one is that",
-  () => {
-    const alarm = new Alarm();
-    assert.is(alarm.take(1, 0, { ...rule, durationMs: 0 }), "raise");
-    assert.is(alarm.take(1, 1, { ...rule, warn: 0 }), "off");
-    assert.is(alarm.take(1, 2, { ...rule, warn: 0 }), null);
-    const odd = { warn: 0.5, clear: 0.9, durationMs: 0 };
-    assert.is(alarm.take(0.7, 3, odd), "raise");
-    assert.is(alarm.take(0.7, 4, odd), null);
-    assert.is(alarm.take(0.4, 5, odd), "clear");
-  },
-);
+tests("an alarm that is turned off says so", () => {
+  const alarm = new Alarm();
+  assert.is(alarm.take(1, 0, { ...rule, durationMs: 0 }), "raise");
+  assert.is(alarm.take(1, 1, { ...rule, warn: 0 }), "off");
+  assert.is(alarm.take(1, 2, { ...rule, warn: 0 }), null);
+});
 
 const { settings } = configWith(`cpu_overload_warn_ratio = 0.9
 cpu_overload_duration_seconds = 1
@@ -123,6 +116,24 @@ tests("a warning that holds has the ratios of now; switched off it ends with its
   const unknown = { cpu: null, memory: null };
   assert.equal(book.take(unknown, 2, 5002, off), [{ step: "off", warning: ended, durationMs: 0 }]);
   assert.equal(book.warnings, [ended]);
+});
+
+tests("a clear ratio above the other one is that, and is shown as that", () => {
+  const odd = {
+    ...settings,
+    cpuOverloadWarnRatio: 0.5,
+    cpuOverloadClearRatio: 0.9,
+    cpuOverloadDurationSeconds: 0,
+  };
+  const book = new WarningBook();
+  const of = (cpu: number, now: number) => {
+    const [change] = book.take({ cpu, memory: null }, now, now, odd);
+    return [change?.step, book.warnings[0]?.warn, book.warnings[0]?.clear];
+  };
+  assert.equal(of(0.7, 1), ["raise", 0.5, 0.5]);
+  assert.equal(of(0.7, 2), [undefined, 0.5, 0.5]);
+  assert.equal(of(0.5, 3), [undefined, 0.5, 0.5]);
+  assert.equal(of(0.4, 4), ["clear", 0.5, 0.5]);
 });
 
 tests("the book is bounded", () => {

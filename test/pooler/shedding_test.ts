@@ -99,7 +99,9 @@ for (const { what, said, lag, transactions = [0, 0], connections = [0, 0] } of r
     for (const each of said) shedding.decide(each, 0);
     if (lag !== undefined) shedding.lag(lag[0], { min: lag[1], max: lag[2] }, lag[2] > 0, 0, 1000);
     const of = (work: "transactions" | "connections") =>
-      ["shop", "other"].map((name) => shedding.risk(work, name, null)?.share.probability ?? 0);
+      ["shop", "other"].map((name) =>
+        shedding.risk(work, name, name, null)?.share.probability ?? 0
+      );
     assert.equal(of("transactions"), transactions);
     assert.equal(of("connections"), connections);
     for (
@@ -194,13 +196,13 @@ for (const { what, bounds, transactions, connections, lag } of ownRows) {
     const ofWorker = new Shedding(always);
     ofWorker.lag(60, { min: 20, max: 100 }, true, 0, 1000);
     const probability = (shedding: Shedding, work: Work) =>
-      shedding.risk(work, "shop", bounds)?.share.probability ?? 0;
+      shedding.risk(work, "shop", "shop", bounds)?.share.probability ?? 0;
     assert.is(probability(ofHost, "transactions"), transactions);
     assert.is(probability(ofHost, "connections"), connections);
     assert.is(probability(ofWorker, "transactions"), lag);
     assert.is(probability(ofWorker, "connections"), 0);
     // Others are not concerned.
-    assert.is(ofHost.risk("transactions", "shop", null)?.share.probability, 0.5);
+    assert.is(ofHost.risk("transactions", "shop", "shop", null)?.share.probability, 0.5);
   });
 }
 
@@ -210,7 +212,8 @@ tests(
     const shedding = new Shedding(always);
     shedding.decide(decision({ ratio: 0, waitUs: 4000, busyUs: 1000 }), 0);
     shedding.lag(60, { min: 0, max: 0 }, true, 0, 1000);
-    const risk = (bounds: OverloadBounds | null) => shedding.risk("transactions", "shop", bounds);
+    const risk = (bounds: OverloadBounds | null) =>
+      shedding.risk("transactions", "shop", "shop", bounds);
     assert.is(risk(null), null);
     const both = { transactions: pair(2, 6) };
     assert.is(risk(own(both)), null);
@@ -225,23 +228,37 @@ tests("a decision holds for three intervals from when it was heard", () => {
   shedding.decide(decision({ intervalMs: 200, transactions: share(1) }), 1000);
   shedding.decide(ofDatabase("shop", "db1", 1), 1000);
   assert.not(shedding.expire(1599));
-  assert.is(shedding.risk("transactions", "other", null)?.share.probability, 1);
+  assert.is(shedding.risk("transactions", "other", "other", null)?.share.probability, 1);
   assert.ok(shedding.expire(1600));
-  assert.is(shedding.risk("transactions", "other", null), null);
-  assert.is(shedding.risk("transactions", "shop", null)?.source.name, "db1");
+  assert.is(shedding.risk("transactions", "other", "other", null), null);
+  assert.is(shedding.risk("transactions", "shop", "shop", null)?.source.name, "db1");
   assert.ok(shedding.expire(4000));
-  assert.is(shedding.risk("transactions", "shop", null), null);
+  assert.is(shedding.risk("transactions", "shop", "shop", null), null);
   assert.equal([...shedding.sources], []);
+});
+
+tests("what is decided of the `*` entry is for the databases that are reached through it", () => {
+  const shedding = new Shedding(always);
+  shedding.decide(ofDatabase("*", "db1", 0.5), 0);
+  shedding.decide(ofDatabase("any", "db2", 0.7), 0);
+  const of = (database: string, entry: string) =>
+    shedding.risk("transactions", database, entry, null)?.share.probability ?? 0;
+  assert.equal([of("shop", "shop"), of("some", "*"), of("any", "*"), of("*", "*")], [
+    0,
+    0.5,
+    0.7,
+    0.5,
+  ]);
 });
 
 tests("a limit on the lag that is taken away sheds nothing more", () => {
   const shedding = new Shedding(always);
   assert.not(shedding.lag(500, { min: 2, max: 2 }, false, 0, 1000));
   assert.ok(shedding.lag(500, { min: 1, max: 2 }, true, 0, 1000));
-  assert.is(shedding.risk("transactions", "shop", null)?.source.scope, "worker");
-  assert.is(shedding.risk("connections", "shop", null), null);
+  assert.is(shedding.risk("transactions", "shop", "shop", null)?.source.scope, "worker");
+  assert.is(shedding.risk("connections", "shop", "shop", null), null);
   assert.ok(shedding.lag(500, { min: 2, max: 2 }, false, 1, 1000));
-  assert.is(shedding.risk("transactions", "shop", null), null);
+  assert.is(shedding.risk("transactions", "shop", "shop", null), null);
 });
 
 tests("of many attempts as many are refused as the probability says", () => {
@@ -271,7 +288,7 @@ tests(
     for (let i = 0; i < 3000; i++) shedding.decide(ofDatabase(`d${i}`, "db", 0.5), 0);
     assert.is([...shedding.sources].length, 2000);
     shedding.decide(ofDatabase("d5", "db", 1), 0);
-    assert.is(shedding.risk("transactions", "d5", null)?.share.probability, 1);
+    assert.is(shedding.risk("transactions", "d5", "d5", null)?.share.probability, 1);
   },
 );
 

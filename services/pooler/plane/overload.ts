@@ -135,7 +135,8 @@ export class Overload {
     if (judged === undefined) this.#judged.set(database, judged = new Map());
     let judgement = judged.get(group);
     if (judgement === undefined) {
-      const risk = this.shedding.risk("transactions", database, this.boundsOf(database, group));
+      const own = this.boundsOf(database, group);
+      const risk = this.shedding.risk("transactions", database, this.#entryOf(database), own);
       judged.set(group, judgement = { risk, answers: null });
     }
     return judgement;
@@ -191,6 +192,12 @@ export class Overload {
   /** The groups that have bounds of their own, or of a group above. */
   get boundGroups(): readonly string[] {
     return this.#own.groups;
+  }
+
+  /** Which entry of [databases] a database has, its own or the `*` one; its name where it has none. */
+  #entryOf(database: string): string {
+    const { databases, fallbackDatabase } = this.#plane.config;
+    return fallbackDatabase === null || databases.has(database) ? database : "*";
   }
 
   /** Whether nothing is refused to clients of a database. */
@@ -350,7 +357,7 @@ export class Overload {
     const group = admission.groupAtLogin(client);
     if (group?.settings.shed === "never") return null;
     const own = this.boundsOf(database, group?.name ?? null);
-    const risk = this.shedding.risk("connections", database, own);
+    const risk = this.shedding.risk("connections", database, this.#entryOf(database), own);
     if (risk === null || !this.shedding.refuses(risk.share.probability)) return null;
     this.#count("connections", risk.source, database, group);
     return overloaded("connections", risk, "57P03");

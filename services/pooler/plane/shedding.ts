@@ -27,7 +27,7 @@ export interface Source {
   readonly scope: "host" | "database" | "worker";
   /** Of the host that was looked at; of a worker "". */
   readonly name: string;
-  /** Whose clients it concerns; null = everybody's. */
+  /** Whose clients it concerns; `*` = those whose database is reached through that entry; null = everybody's. */
   readonly database: string | null;
   readonly reason: string;
   /** CPU wait by CPU work; of a worker milliseconds. */
@@ -130,11 +130,15 @@ export class Shedding {
     return this.#sources.size === 0;
   }
 
-  /** The strongest reason to refuse such work on a database to whoever has such bounds; null = there is none. */
-  risk(work: Work, database: string, own: OverloadBounds | null): Risk | null {
+  /**
+   * The strongest reason to refuse such work on a database to whoever has such bounds; null = there is none. `entry` is
+   * the database's in the configuration: of its name, or `*`.
+   */
+  risk(work: Work, database: string, entry: string, own: OverloadBounds | null): Risk | null {
     let found: Risk | null = null;
     for (const source of this.#sources.values()) {
-      if (source.database !== null && source.database !== database) continue;
+      const of = source.database;
+      if (of !== null && of !== database && of !== entry) continue;
       found = stronger(found, source, work, own);
     }
     return found;

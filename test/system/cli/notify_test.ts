@@ -3,18 +3,21 @@
 // no other.
 // limit: 240 s
 
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import process from "node:process";
 import { assert, suite, until } from "../../support/harness.ts";
 import { ManagedProcess } from "../../support/managed_process.ts";
 import { needs } from "../../support/needs.ts";
 import { childrenOf, signal } from "../../support/processes.ts";
-import { monotonicMicros } from "../../../shared/sys/mod.ts";
+import { monotonicMicros, runtimeCommand } from "../../../shared/sys/mod.ts";
+import { tempDir } from "../../support/temp.ts";
 import { Instance } from "./support.ts";
 
 needs("python3-psycopg");
 
 const test = suite("Type=notify");
+const cli = resolve(import.meta.dirname!, "../../../services/cli.ts");
 const script = resolve(import.meta.dirname!, "../../support/datagram_receiver.py");
 
 for (const command of ["pooler", "up"]) {
@@ -47,5 +50,27 @@ for (const command of ["pooler", "up"]) {
     await systemd.stop("SIGTERM");
   });
 }
+
+test("overload says READY=1 once it watches, which needs no bus and no PostgreSQL", async () => {
+  const folder = tempDir("overload");
+  const [path, file] = [join(folder, "notify"), join(folder, "p.ini")];
+  writeFileSync(
+    file,
+    "[databases]\nshop = host=127.0.0.1 port=1\n[pgbouncer]\nbus_url = nats://127.0.0.1:1\n",
+  );
+  const systemd = await ManagedProcess.launch({ command: ["python3", script, path] });
+  await systemd.ready("the socket", () => systemd.stdout().startsWith("ready\n"));
+  const monitor = await ManagedProcess.launch({
+    command: [...runtimeCommand(), cli, "overload", "--database", "shop", file],
+    environment: { ...process.env as Record<string, string>, NOTIFY_SOCKET: path },
+  });
+  await until("the message", () => systemd.stdout() === "ready\nREADY=1\n");
+  signal(monitor.pid, "SIGHUP");
+  const reloaded = /^ready\nREADY=1\nRELOADING=1\nMONOTONIC_USEC=\d+\nREADY=1\n$/;
+  await until("the end of the reload", () => reloaded.test(systemd.stdout()));
+  await monitor.stop();
+  await until("the last message", () => systemd.stdout().endsWith("READY=1\nSTOPPING=1\n"));
+  await systemd.stop("SIGTERM");
+});
 
 test.run();

@@ -35,19 +35,25 @@ tests.after(async () => {
 });
 
 const file = join(tempDir("overload"), "pgweir.ini");
-writeFileSync(
-  file,
-  `[databases]
-shop = host=127.0.0.1 port=${postgres.port} max_os_cpu_wait_time_ratio_to_throw=0
+const databases = `shop = host=127.0.0.1 port=${postgres.port} max_os_cpu_wait_time_ratio_to_throw=0
 stock = host=127.0.0.1 port=${postgres.port}
+far = host=127.0.0.1 port=1`;
+// What says who may log in is not on this host.
+const ini = (databases: string, mesh = "default") =>
+  `[databases]
+${databases}
 [pgbouncer]
+auth_type = hba
+auth_file = /nosuch/users.txt
+auth_hba_file = /nosuch/hba.conf
 bus_url = nats://${token}@127.0.0.1:${nats.port}
+mesh = ${mesh}
 overload_interval = 0.2
 os_cpu_busy_time_threshold = 0
 min_os_cpu_wait_time_ratio_to_throw = 0
 max_os_cpu_wait_time_ratio_to_throw = 1000
-`,
-);
+`;
+writeFileSync(file, ini(databases));
 
 function start(...words: string[]): Promise<ManagedProcess> {
   return ManagedProcess.launch({ command: [...runtimeCommand(), cli, "overload", ...words, file] });
@@ -103,13 +109,40 @@ tests(
 
 tests("what can't be watched is said", async () => {
   const unknown = await start("--database", "nosuch");
-  const lost = await start("--database", "stock", "--pid", "1");
+  const apart = await start("--database", "shop", "--database", "far");
+  const lost = await start("--database", "stock", "--database", "far", "--pid", "1");
   assert.equal(await unknown.ended(patienceMs), { code: 1, signal: null });
+  assert.equal(await apart.ended(patienceMs), { code: 1, signal: null });
+  assert.match(apart.stderr(), /the databases are at different ports \("shop" \d+, "far" 1\)/);
   assert.match(unknown.stderr(), /database "nosuch" is not in \[databases\] of /);
   // It may be there later.
   await until("the reason", () => /watch PostgreSQL: 0 .* fit/.test(lost.stderr()), patienceMs);
   assert.ok(lost.running);
   await lost.stop();
 });
+
+tests(
+  "a file without what is watched is refused at a reload, and its bus is taken later",
+  async () => {
+    const monitor = await start("--database", "shop");
+    const logged = (text: string) => until(text, () => monitor.stderr().includes(text), patienceMs);
+    await logged("watching a PostgreSQL");
+    writeFileSync(file, ini(databases.replace("shop", "shopping")));
+    monitor.signal("SIGHUP");
+    await logged(`reload: database "shop" is not in [databases] of "${file}", nothing is changed`);
+    assert.is(monitor.stderr().includes("configuration reloaded"), false);
+    writeFileSync(file, ini(databases, "other"));
+    monitor.signal("SIGHUP");
+    await logged("reload: mesh changes with a restart only, the former value is kept");
+    assert.is(monitor.stderr().includes("configuration reloaded"), true);
+    const decisions: OverloadDecision[] = [];
+    bus.subscribe(bus.subjects.allOverloadDatabases, (decision) => {
+      decisions.push(decision);
+    });
+    await until("decisions where it was", () => decisions.length > 1, patienceMs);
+    assert.equal(decisions.at(-1)!.transactions, { min: 0, max: 0, probability: 0 });
+    assert.equal(await monitor.stop(), { code: 0, signal: null });
+  },
+);
 
 tests.run();
