@@ -36,12 +36,12 @@ interface Known {
 }
 
 export class GroupBook {
-  readonly #databases: ReadonlySet<string>;
+  readonly #isMeant: (database: string) => boolean;
   readonly #workers = new Map<number, Known>();
 
-  /** `databases`: those that are meant; what is said of others is passed over. */
-  constructor(databases: readonly string[]) {
-    this.#databases = new Set(databases);
+  /** What is said of databases that are not meant is passed over. */
+  constructor(isMeant: (database: string) => boolean) {
+    this.#isMeant = isMeant;
   }
 
   get workers(): readonly number[] {
@@ -57,7 +57,7 @@ export class GroupBook {
     const backends = new Map<number, Backend[]>();
     const counted = new Map<string, number>();
     for (const { database, group, memory, running, backends: listed } of rows) {
-      if (!this.#databases.has(database)) continue;
+      if (!this.#isMeant(database)) continue;
       counted.set(group, (counted.get(group) ?? 0) + memory);
       for (const [at, { pid, ageMs }] of listed.entries()) {
         const claim = { worker, database, group, isRunning: at < running, openedAt: now - ageMs };

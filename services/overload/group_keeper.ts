@@ -43,7 +43,8 @@ interface Member {
 
 export interface GroupKeeperOptions {
   readonly proc: Proc;
-  readonly databases: readonly string[];
+  /** Whether a database is one that it is for. */
+  readonly isMeant: (database: string) => boolean;
   /** The name of the monitor on the bus. */
   readonly name: string;
   readonly epoch: number;
@@ -69,9 +70,9 @@ export class GroupKeeper {
   /** By process id and start. */
   #measured = new Map<string, number>();
 
-  constructor({ proc, databases, name, epoch, logger }: GroupKeeperOptions) {
+  constructor({ proc, isMeant, name, epoch, logger }: GroupKeeperOptions) {
     this.#proc = proc;
-    this.#book = new GroupBook(databases);
+    this.#book = new GroupBook(isMeant);
     this.#name = name;
     this.#epoch = epoch;
     this.#log = logger;

@@ -13,7 +13,7 @@ import { GroupKeeper } from "./group_keeper.ts";
 import { PostmasterWatch } from "./postmaster.ts";
 import { Proc } from "./proc.ts";
 import { type Sample, Sampler } from "./sampler.ts";
-import { entryPortOf, type Scope, scopeProblem } from "./scope.ts";
+import { entryPortOf, isWatched, type Scope, scopeProblem } from "./scope.ts";
 import { WarningBook, type WarningChange } from "./warning_book.ts";
 import { WorkerWatch } from "./worker_watch.ts";
 
@@ -59,7 +59,7 @@ export class Monitor implements BusService {
     const { scope, logger, bus: { name } } = options;
     this.#groups = scope.kind === "workers" ? null : new GroupKeeper({
       proc: this.#proc,
-      databases: scope.names,
+      isMeant: (database) => isWatched(this.#config, scope.names, database),
       name,
       epoch: this.#epoch,
       logger,

@@ -17,6 +17,11 @@ function entryOf(config: Config, name: string) {
   return name === "*" ? config.fallbackDatabase : lookupDatabase(config, name);
 }
 
+/** Whether a database is one of those that are watched: by its name, or as one that is reached through `*`. */
+export function isWatched(config: Config, names: readonly string[], database: string): boolean {
+  return names.includes(database) || names.includes("*") && !config.databases.has(database);
+}
+
 /** The port at which the entry of the first database leads to PostgreSQL. */
 export function entryPortOf(config: Config, names: readonly string[]): number {
   return entryOf(config, names[0] ?? "")?.port ?? 5432;

@@ -1,7 +1,7 @@
 // What a monitor of databases may be started for, and go on with by a file that was read again.
 
 import type { PostmasterHints } from "../../services/overload/postmaster.ts";
-import { entryPortOf, scopeProblem } from "../../services/overload/scope.ts";
+import { entryPortOf, isWatched, scopeProblem } from "../../services/overload/scope.ts";
 import { assert, suite } from "../support/harness.ts";
 import { configWith } from "./fixtures.ts";
 
@@ -44,6 +44,16 @@ tests("the port is that of the entry, or of the `*` entry, or PostgreSQL's own",
   const rows: [string, number][] = [["shop", 5433], ["other", 5432], ["any", 5434], ["*", 5434]];
   for (const [name, port] of rows) assert.is(entryPortOf(config, [name, "shop"]), port, name);
   assert.is(entryPortOf(configWith(), ["gone"]), 5432);
+});
+
+tests("with `*` all databases are watched that have no entry of their own", () => {
+  const config = configWith("", "shop = host=a\nstock = host=a\n* = host=a");
+  const of = (...names: string[]) =>
+    ["shop", "stock", "some"].map((database) => isWatched(config, names, database));
+  assert.equal(of("shop"), [true, false, false]);
+  assert.equal(of("*"), [false, false, true]);
+  assert.equal(of("*", "stock"), [false, true, true]);
+  assert.equal(of("some"), [false, false, true]);
 });
 
 tests.run();
