@@ -26,7 +26,7 @@ export {
   type ScramSecret,
   scramSecretMatches,
 } from "./scram_keys.ts";
-export { channelSteps, type Step, type StepKind } from "./sql_channels.ts";
+export { channelSteps, notifiedChannels, type Step, type StepKind } from "./sql_channels.ts";
 export { deallocatesAll, type NamedStatement, namedStatements } from "./sql_deallocate.ts";
 export { scanSql, SqlFlag } from "./sql_scan.ts";
 export {

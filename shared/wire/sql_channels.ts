@@ -1,6 +1,6 @@
 // The statements of a text of SQL that say which channels a session listens to, and to which point of its transaction
-// that goes back: UNLISTEN, and what is done with savepoints. Cold: looked for only where the flags of scanSql say that
-// there are any.
+// that goes back: UNLISTEN, and what is done with savepoints; and the channels that it notifies. Cold: looked for only
+// where the flags of scanSql say that there are any.
 
 import { blankEnd, isLetter, quotedEnd, same, skipStatement, word, wordEnd } from "./sql_tokens.ts";
 import { decodeUtf8Lossy } from "./text.ts";
@@ -20,6 +20,7 @@ export interface Step {
 /** PostgreSQL cuts identifiers off at NAMEDATALEN - 1 bytes. */
 const maxIdentifierBytes = 63;
 
+const NOTIFY = word("notify");
 const RELEASE = word("release");
 const ROLLBACK = word("rollback");
 const SAVEPOINT = word("savepoint");
@@ -42,6 +43,17 @@ export function channelSteps(bytes: Uint8Array, from: number, to: number): Step[
     at = blankEnd(bytes, skipStatement(bytes, at, to), to);
   }
   return steps;
+}
+
+/** The channels of NOTIFY in the SQL [from, to), as in steps. Allocates. */
+export function notifiedChannels(bytes: Uint8Array, from: number, to: number): string[] {
+  const names: string[] = [];
+  for (let at = blankEnd(bytes, from, to); at < to;) {
+    const end = wordEnd(bytes, at, to);
+    if (same(bytes, at, end, NOTIFY)) names.push(nameAt(bytes, blankEnd(bytes, end, to), to));
+    at = blankEnd(bytes, skipStatement(bytes, at, to), to);
+  }
+  return names;
 }
 
 function stepAt(bytes: Uint8Array, at: number, to: number): Step | null {

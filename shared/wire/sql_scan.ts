@@ -66,28 +66,34 @@ export const SqlFlag = {
   ends: 1 << 19,
   /** A statement begins with SAVEPOINT, RELEASE or ROLLBACK TO. */
   savepoints: 1 << 20,
+  /** A statement begins with NOTIFY. */
+  notifies: 1 << 21,
+  /** pg_notify() is named, be it in a string. */
+  namesNotify: 1 << 22,
 } as const;
 
-const everyFlag = (1 << 21) - 1;
+const everyFlag = (1 << 23) - 1;
 
 const setsUnnamedConfig = SqlFlag.setsConfig | SqlFlag.setsUnnamed;
+/** Set by a name of a function alone. */
+const callsAny = SqlFlag.locks | SqlFlag.unlocks | SqlFlag.namesNotify;
 
 // Beside the flags, and dropped at the end of a statement:
 /** The statement may make something in the schema pg_temp. */
-const creates = 1 << 21;
+const creates = 1 << 23;
 /** The statement may be an UPDATE, which on pg_settings does what set_config() does. */
-const updates = 1 << 22;
+const updates = 1 << 24;
 /** The statement is a SET. */
-const configures = 1 << 26;
+const configures = 1 << 28;
 const ofStatement = creates | updates | configures;
 
 // What the scan finds beside the flags:
 /** The schema pg_temp. */
-const tempSchema = 1 << 23;
+const tempSchema = 1 << 25;
 /** The view pg_settings. */
-const settingsView = 1 << 24;
+const settingsView = 1 << 26;
 /** The word TEMP or TEMPORARY. */
-const tempWord = 1 << 25;
+const tempWord = 1 << 27;
 
 /** Of the names searched for in strings, the shortest is pg_temp. */
 const shortestName = 7;
@@ -120,6 +126,7 @@ const INTO = word("into");
 const LISTEN = word("listen");
 const LOCAL = word("local");
 const MERGE = word("merge");
+const NOTIFY = word("notify");
 const ON = word("on");
 const OR = word("or");
 const PREPARE = word("prepare");
@@ -159,6 +166,7 @@ const meaninglessNames = [
 const setConfigName = word("set_config");
 const tempName = word("pg_temp");
 const settingsName = word("pg_settings");
+const notifyName = word("pg_notify");
 const lockNames = [
   "pg_advisory_lock",
   "pg_advisory_lock_shared",
@@ -259,7 +267,7 @@ export function scanSql(bytes: Uint8Array, from: number, to: number): number {
         break;
     }
     if (name === 0) continue;
-    flags |= name & (SqlFlag.locks | SqlFlag.unlocks);
+    flags |= name & callsAny;
     if ((name & SqlFlag.setsConfig) !== 0 && (flags & SqlFlag.changesMeaning) === 0) {
       const open = blankEnd(bytes, at, to);
       if (open < to && bytes[open] === 0x28) flags |= configMeaning(bytes, open + 1, to);
@@ -329,6 +337,8 @@ function statementFlags(bytes: Uint8Array, at: number, to: number): number {
       return same(bytes, at, end, EXPLAIN) ? explainedFlags(bytes, end, to) : 0;
     case 0x6c: // l
       return same(bytes, at, end, LISTEN) ? SqlFlag.listens : 0;
+    case 0x6e: // n
+      return same(bytes, at, end, NOTIFY) ? SqlFlag.notifies : 0;
     case 0x70: // p
       if (!same(bytes, at, end, PREPARE)) return 0;
       return preparesTransaction(bytes, end, to) ? SqlFlag.ends : SqlFlag.prepares;
@@ -619,6 +629,7 @@ function nameAt(bytes: Uint8Array, at: number, end: number): number {
   const head = at + tempName.length;
   if (same(bytes, at, head, tempName) && (end === head || bytes[head] === 0x5f)) return tempSchema;
   if (same(bytes, at, end, settingsName)) return settingsView;
+  if (same(bytes, at, end, notifyName)) return SqlFlag.namesNotify;
   for (let i = 0; i < lockNames.length; i++) {
     if (same(bytes, at, end, lockNames[i] as Uint8Array)) return SqlFlag.locks;
   }
@@ -635,7 +646,7 @@ function encodedFlags(bytes: Uint8Array, at: number, to: number, flags: number):
   const end = wordEnd(bytes, at, to);
   if (same(bytes, at, end, UESCAPE)) at = nextToken(bytes, blankEnd(bytes, end, to), to);
   if (at >= to) return found;
-  if (bytes[at] === 0x28) found |= setsUnnamedConfig | SqlFlag.locks | SqlFlag.unlocks;
+  if (bytes[at] === 0x28) found |= setsUnnamedConfig | callsAny;
   if (bytes[at] === 0x2e && (flags & creates) !== 0) found |= SqlFlag.makesTemp;
   return found;
 }

@@ -1,6 +1,7 @@
-// channelSteps(): a table of texts and what they do with channels and savepoints, whatever stands around them in a buffer.
+// channelSteps() and notifiedChannels(): a table of texts and what they do with channels and savepoints, whatever stands
+// around them in a buffer.
 
-import { channelSteps } from "../../shared/wire/mod.ts";
+import { channelSteps, notifiedChannels } from "../../shared/wire/mod.ts";
 import { assert, suite } from "../support/harness.ts";
 
 const test = suite("wire/sql_channels");
@@ -15,7 +16,7 @@ const around: [before: string, after: string][] = [
   ["ROLLBACK ", '"; RELEASE x'],
 ];
 
-/** Steps as "kind name"; `all`: of the kind that is given. */
+/** Steps are "kind name", or a name where all are of this kind. */
 function check(rows: readonly [text: string, steps: string[]][], kind = ""): void {
   for (const [text, steps] of rows) {
     for (const [before, after] of around) {
@@ -91,6 +92,19 @@ test("channelSteps() returns what is done with savepoints, in order", () => {
     ],
     ["; ;SAVEPOINT a;;", ["savepoint a"]],
   ]);
+});
+
+test("notifiedChannels() returns the channels of NOTIFY", () => {
+  const rows: [text: string, names: string[]][] = [
+    ["NOTIFY a", ["a"]],
+    ["notify Jobs, 'payload'; SELECT 1; NOTIFY \"Jobs\"", ["jobs", "Jobs"]],
+    ['NOTIFY U&"a"', [""]],
+    ["SELECT pg_notify('a', 'b'); LISTEN c; SELECT '; NOTIFY d'", []],
+  ];
+  for (const [text, names] of rows) {
+    const bytes = encoder.encode(text);
+    assert.equal(notifiedChannels(bytes, 0, bytes.length), names, text);
+  }
 });
 
 test.run();

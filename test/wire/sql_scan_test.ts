@@ -219,7 +219,7 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["LISTEN a; LISTEN b", "listens"],
     ["listen_addr", ""],
     ["SHOW listen_addresses", ""],
-    ["NOTIFY listen", ""],
+    ["NOTIFY listen", "notifies"],
   ],
   "unlistens": [
     ["UNLISTEN x", "unlistens"],
@@ -228,6 +228,24 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["LISTEN a; UNLISTEN b", "listens unlistens"],
     ["unlistened", ""],
     ["SELECT unlisten", ""],
+  ],
+  "notifies": [
+    ["NOTIFY x", "notifies"],
+    ["notify\"X\", 'payload'", "notifies"],
+    ["SELECT 1; /* c */ NOTIFY x", "notifies"],
+    ["NOTIFIES", ""],
+    ["SELECT notify", ""],
+    ["SELECT '; NOTIFY x'", ""],
+  ],
+  "namesNotify": [
+    ["SELECT pg_notify('x', 'y')", "namesNotify"],
+    ["select PG_NOTIFY($1, $2)", "namesNotify"],
+    ["SELECT pg_catalog.pg_notify('x', '')", "namesNotify"],
+    ['SELECT "pg_notify"(a, b) FROM t', "namesNotify"],
+    ["DO $$BEGIN PERFORM pg_notify('x', ''); END$$", "runsCode namesNotify"],
+    ["SELECT pg_notify_all('x')", ""],
+    ["SELECT my_pg_notify('x')", ""],
+    ["SELECT pg_notification_queue_usage()", ""],
   ],
   "savepoints": [
     ["SAVEPOINT a", "savepoints"],
@@ -453,10 +471,13 @@ const rows: Record<string, [text: string, flags: string][]> = {
     ["SELECT 1-/**/-1; SET x = 1", "sets"],
   ],
   "names written as U&": [
-    ["SELECT U&\"set\\005fconfig\"('a', 'b', false)", "setsConfig locks unlocks setsUnnamed"],
+    [
+      "SELECT U&\"set\\005fconfig\"('a', 'b', false)",
+      "setsConfig locks unlocks setsUnnamed namesNotify",
+    ],
     [
       "SELECT u&\"set!005fconfig\" UESCAPE '!' ('a', 'b', false)",
-      "setsConfig locks unlocks setsUnnamed",
+      "setsConfig locks unlocks setsUnnamed namesNotify",
     ],
     ['CREATE TABLE U&"pg\\005ftemp".t (a int)', "makesTemp"],
     ['UPDATE U&"pg\\005fsettings" SET setting = 1', "setsConfig setsUnnamed"],

@@ -23,7 +23,7 @@ import { clientGone, fatal, frameRefusal, type Refusal, refusals } from "./refus
 import { isJudged, type RefusedBegin } from "./refused_begin.ts";
 import { parseFlags, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
-import { anything, functionFlags, textFlags } from "./residue.ts";
+import { anything, functionFlags, ofListeners, textFlags } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
 import type { StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
@@ -65,7 +65,7 @@ export class ClientSession implements StreamOwner, Waiter {
   /** Whether its prepared statements have names of the pooler's on the servers. */
   tracksStatements = true;
   /** The flags of texts that anything is done about. */
-  heeded = ~(SqlFlag.begins | SqlFlag.savepoints);
+  heeded = ~(SqlFlag.begins | ofListeners);
   closed = false;
   /** The limits on clients that it is counted in. */
   gates: readonly ClientGate[] = noGates;

@@ -39,6 +39,8 @@ interface Letter<S extends Sender> {
 export class Inbox<S extends Sender> {
   /** By name, one character per byte. */
   readonly channels = new Map<string, S>();
+  /** Its client may have notified itself in its transaction, and is to be told before that is answered. */
+  notifies = false;
   /** It was listening when the connection for it was lost, and does not know it yet. */
   missed = false;
   #letters: Letter<S>[] = [];

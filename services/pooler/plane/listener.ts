@@ -26,6 +26,8 @@ const batchMax = 1000;
 /** A connection that says nothing for so long is asked whether it is there, and has so long to answer. */
 const silenceMs = 30_000;
 const answerMs = 15_000;
+/** So long clients wait for what they have notified themselves; it comes in a round trip. */
+const ownWaitMs = 1000;
 /** A connection that is lost sooner is no better than none. */
 const stableMs = 1000;
 /** Pools that are looked for to log in with. */
@@ -81,6 +83,14 @@ export interface Registration {
   readonly done: (refusal: Refusal | null) => void;
 }
 
+/** What is done when all that was committed before has come. */
+interface Await {
+  readonly done: () => void;
+  readonly until: number;
+  /** A query was sent behind it: what is answered to that comes later. */
+  isAsked: boolean;
+}
+
 export class ChannelListener implements ListenerEvents {
   database: DatabaseConfig;
   readonly encoding: string;
@@ -96,6 +106,9 @@ export class ChannelListener implements ListenerEvents {
   readonly #missing = new Set<Channel>();
   /** Listened to and not wanted. */
   readonly #empty = new Set<Channel>();
+  readonly #awaits = new Set<Await>();
+  /** What was to come has not come in time: nobody waits until it answers. */
+  #isLate = false;
   /** Asked for and not answered. */
   #batch: readonly Channel[] = [];
   /** While it waits for a slot. */
@@ -233,6 +246,22 @@ export class ChannelListener implements ListenerEvents {
     if (this.state === ListenerState.waiting) this.#advance();
   }
 
+  /**
+   * Calls `done` when clients are told all that was committed before; at once if the connection is not there or
+   * does not answer, and soon in any case.
+   */
+  catchUp(done: () => void): void {
+    if (this.state !== ListenerState.listening || this.#isLate) return done();
+    this.#awaits.add({ done, until: this.#plane.reactor.now + ownWaitMs, isAsked: false });
+    this.#ask();
+  }
+
+  #endAwaits(isOver: (each: Await) => boolean): void {
+    const over = [...this.#awaits].filter(isOver);
+    for (const each of over) this.#awaits.delete(each);
+    for (const { done } of over) done();
+  }
+
   // --- the connection
 
   /** The next step to where all channels that are wanted are listened to, and no others. */
@@ -293,6 +322,7 @@ export class ChannelListener implements ListenerEvents {
     this.#upAt = this.#plane.reactor.now;
     this.#failure = null;
     this.#failedPool = null;
+    this.#isLate = false;
     this.#ask();
   }
 
@@ -310,6 +340,11 @@ export class ChannelListener implements ListenerEvents {
   }
 
   onLost(reason: string): void {
+    this.#lose(reason);
+    this.#endAwaits(() => true);
+  }
+
+  #lose(reason: string): void {
     const pool = (this.#connection as ListenerConnection).pool;
     this.#connection = null;
     for (const channel of [...this.channels.values()]) {
@@ -353,7 +388,7 @@ export class ChannelListener implements ListenerEvents {
     if (this.#missing.size > 0) {
       this.#batch = [...this.#missing].slice(0, batchMax);
       for (const channel of this.#batch) this.#missing.delete(channel);
-      connection.ask(this.#batch.map(({ name }) => `LISTEN ${quoted(name)}`).join(";"));
+      this.#send(this.#batch.map(({ name }) => `LISTEN ${quoted(name)}`).join(";"));
       return;
     }
     if (this.#lossUntold) this.#tellLoss();
@@ -364,15 +399,22 @@ export class ChannelListener implements ListenerEvents {
     }
     for (const channel of unwanted) this.#forget(channel);
     if (unwanted.length > 0) {
-      connection.ask(unwanted.map(({ name }) => `UNLISTEN ${quoted(name)}`).join(";"));
-    } else if (now - connection.heardAt >= silenceMs) {
-      connection.ask("");
+      this.#send(unwanted.map(({ name }) => `UNLISTEN ${quoted(name)}`).join(";"));
+    } else if (this.#awaits.size > 0 || now - connection.heardAt >= silenceMs) {
+      this.#send("");
     }
+  }
+
+  #send(sql: string): void {
+    for (const each of this.#awaits) each.isAsked = true;
+    (this.#connection as ListenerConnection).ask(sql);
   }
 
   onAnswer(failure: ParsedError | null): void {
     const batch = this.#batch;
     this.#batch = [];
+    this.#isLate = false;
+    this.#endAwaits(({ isAsked }) => isAsked);
     if (failure !== null) return this.#onRefused(batch, failure);
     this.#failure = null;
     const complete: Registration[] = [];
@@ -437,6 +479,11 @@ export class ChannelListener implements ListenerEvents {
     for (const registration of [...this.#registrations]) {
       if (now >= registration.until) this.#end(registration, this.#timeoutRefusal());
     }
+    this.#endAwaits(({ until }) => {
+      if (now < until) return false;
+      this.#isLate = true;
+      return true;
+    });
     const connection = this.#connection;
     if (connection !== null && this.state === ListenerState.listening) {
       if (connection.busy && now - connection.heardAt >= answerMs) {

@@ -19,7 +19,9 @@ import { type Channel, ChannelListener, type Registration } from "./listener.ts"
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { error, readyIdle, type Refusal, refusals } from "./refusals.ts";
+import { ofListeners } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
+import type { TextNames } from "./text_names.ts";
 
 /** Every wait has an end, where query_wait_timeout is off too. */
 const longestWaitMs = 120_000;
@@ -31,6 +33,8 @@ export class Notifier {
   /** By database and client_encoding: a notification is passed on as it comes. */
   readonly #listeners = new Map<string, ChannelListener>();
   readonly #registrations = new Map<ClientSession, Registration>();
+  /** Clients whose ReadyForQuery is held back until they are told what they have notified themselves. */
+  readonly #echoed = new Set<ClientSession>();
   /** Clients whose inbox something was put into. */
   readonly #posted = new Set<ClientSession>();
 
@@ -69,19 +73,30 @@ export class Notifier {
    */
   onTransactionEnd(server: ServerConnection, client: ClientSession): boolean {
     const { listen } = server.residue;
-    if (listen.listening) {
-      const isOver = server.synced && server.requests.count === 0 && !client.isSending;
-      if (isOver && client.output !== null) return true;
-    } else if (listen.isDue) {
-      this.#unlisten(client, listen.takeGone());
-    }
+    const isOver = server.synced && server.requests.count === 0 && !client.isSending &&
+      client.output !== null;
+    if (isOver && listen.listening) return true;
+    if (!listen.listening && listen.isDue) this.#unlisten(client, listen.takeGone());
+    if (isOver && client.inbox?.notifies) return true;
     this.#putWaiting(client);
     return false;
   }
 
-  /** Finds out what its client listens to, and registers it; then gives it its ReadyForQuery. */
+  /** Does what there is to do before the ReadyForQuery of a transaction's end, and gives it to the client then. */
   withhold(server: ServerConnection, client: ClientSession): void {
     client.holdInput();
+    if (server.residue.listen.listening) return this.#askChannels(server, client);
+    this.#giveBack(server, client);
+    if (!client.closed) this.#conclude(client, null);
+  }
+
+  /** Nobody else need wait for a server until the listener has done its part. */
+  #giveBack(server: ServerConnection, client: ClientSession): void {
+    if (!client.keeps && !server.residue.locksUnsure) server.release();
+  }
+
+  /** Finds out what its client listens to, and registers it. */
+  #askChannels(server: ServerConnection, client: ClientSession): void {
     const names: string[] = [];
     server.ask(takeChannels, {
       onTag: null,
@@ -109,10 +124,9 @@ export class Notifier {
     }
     listen.clear();
     const encoding = server.session.valueOf("client_encoding") ?? "";
-    // Nobody else need wait for a server until the listener is there.
-    if (!client.keeps && !server.residue.locksUnsure) server.release();
+    this.#giveBack(server, client);
     if (client.closed) return;
-    if (names.length === 0) return this.goOn(client, null);
+    if (names.length === 0) return this.#conclude(client, null);
     this.#register(client, names, encoding);
   }
 
@@ -121,7 +135,7 @@ export class Notifier {
     const pool = client.pool as Pool;
     const listener = this.#listenerOf(pool, encoding);
     const impossible = listener.server === null ? this.#impossible(pool) : null;
-    if (impossible !== null) return this.goOn(client, impossible);
+    if (impossible !== null) return this.#conclude(client, impossible);
     const until = now + (pool.waitTimeoutMs(client) || longestWaitMs);
     let isOver = false;
     const registration = listener.register(client, names, until, (refusal, channels) => {
@@ -129,7 +143,7 @@ export class Notifier {
       this.#registrations.delete(client);
       if (client.closed) return;
       if (refusal === null) this.#enter(client, channels);
-      this.goOn(client, refusal);
+      this.#conclude(client, refusal);
     });
     if (!isOver) this.#registrations.set(client, registration);
   }
@@ -156,7 +170,7 @@ export class Notifier {
 
   #enter(client: ClientSession, channels: readonly Channel[]): void {
     client.inbox ??= new Inbox();
-    client.heeded |= SqlFlag.savepoints;
+    client.heeded |= ofListeners;
     for (const channel of channels) {
       // It may have listened to a channel of that name in another encoding.
       const before = client.inbox.channels.get(channel.name);
@@ -165,6 +179,23 @@ export class Notifier {
       client.inbox.channels.set(channel.name, channel);
       channel.clients.add(client);
     }
+  }
+
+  /** Gives the client its ReadyForQuery, behind what it has notified itself. */
+  #conclude(client: ClientSession, refusal: Refusal | null): void {
+    const { inbox } = client;
+    if (inbox === null || !inbox.notifies) return this.goOn(client, refusal);
+    inbox.notifies = false;
+    this.#echoed.add(client);
+    const listeners = new Set([...inbox.channels.values()].map(({ listener }) => listener));
+    let left = listeners.size + 1;
+    const done = () => {
+      if (--left > 0) return;
+      this.#echoed.delete(client);
+      if (!client.closed) this.goOn(client, refusal);
+    };
+    for (const listener of listeners) listener.catchUp(done);
+    done();
   }
 
   /** Gives the client its ReadyForQuery. */
@@ -206,6 +237,7 @@ export class Notifier {
     for (const channel of inbox.channels.values()) channel.listener.leave(channel, client);
     inbox.channels.clear();
     this.#posted.delete(client);
+    this.#echoed.delete(client);
   }
 
   /** The client gives up what it waits for. False if it does not wait. */
@@ -221,6 +253,14 @@ export class Notifier {
   }
 
   // --- notifications
+
+  /** A client sends a text with these flags and names, which notifies somebody: itself, perhaps. */
+  onNotify({ inbox }: ClientSession, flags: number, { notified }: TextNames): void {
+    if (inbox === null) return;
+    const heard = [...inbox.channels.keys()].map(utf8Of);
+    inbox.notifies ||= (flags & SqlFlag.namesNotify) !== 0 ||
+      notified.some((name) => name === "" || heard.includes(name));
+  }
 
   /** A notification for a client: sent by `flushPosted`, or when the client is at rest. */
   post(client: ClientSession, channel: Channel, bytes: Uint8Array): void {
@@ -238,7 +278,9 @@ export class Notifier {
 
   /** Sends a client what has waited, if it is at rest. */
   flush(client: ClientSession): void {
-    if (client.inbox === null || client.inbox.count === 0 || !isAtRest(client)) return;
+    if (client.inbox === null || client.inbox.count === 0) return;
+    const isOpen = this.#echoed.has(client) ? canTake(client) : isAtRest(client);
+    if (!isOpen) return;
     const { outlet } = this.#plane;
     outlet.begin(client.stream);
     this.#putWaiting(client);
@@ -261,9 +303,13 @@ export class Notifier {
 /** Whether a client has nothing under way and has taken all that it was sent. */
 function isAtRest(client: ClientSession): boolean {
   const { server } = client;
-  if (client.closed || client.queued || client.awaitsSync || client.output === null) return false;
-  if (client.stream.pending > 0) return false;
+  if (client.queued || client.awaitsSync || !canTake(client)) return false;
   return server === null || (server.quiet && !server.isMidMessage);
+}
+
+/** Whether something can be sent to it that is not waited for. */
+function canTake(client: ClientSession): boolean {
+  return !client.closed && client.output !== null && client.stream.pending === 0;
 }
 
 /** A name of one character per byte as the text it is in UTF-8. */

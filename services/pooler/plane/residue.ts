@@ -24,6 +24,9 @@ const changesMeaning = SqlFlag.changesMeaning | SqlFlag.setsUnnamed | SqlFlag.me
 /** Session locks may be taken or given back. */
 export const touchesLocks = SqlFlag.locks | SqlFlag.unlocks;
 
+/** Matters for clients that listen only. */
+export const ofListeners = SqlFlag.savepoints | SqlFlag.notifies | SqlFlag.namesNotify;
+
 /** pg_proc.oid of set_config and of the functions for session locks, fixed in PostgreSQL's catalog. */
 const setConfigOid = 2078;
 const firstLockOid = 2880;

@@ -5,6 +5,7 @@ import {
   channelSteps,
   deallocatesAll,
   noSettingNames,
+  notifiedChannels,
   type SettingNames,
   settingNames,
   settingNamesInCode,
@@ -16,6 +17,8 @@ import { anything } from "./residue.ts";
 export interface TextNames {
   /** Its UNLISTENs, and what it does with savepoints. */
   readonly steps: readonly Step[];
+  /** The channels of its NOTIFYs. */
+  readonly notified: readonly string[];
   readonly settings: SettingNames;
   /** It does nothing but drop all prepared statements, and more perhaps. */
   readonly dropsAll: boolean;
@@ -23,6 +26,7 @@ export interface TextNames {
 
 export const noNames: TextNames = {
   steps: [],
+  notified: [],
   settings: noSettingNames,
   dropsAll: false,
 };
@@ -30,15 +34,18 @@ export const noNames: TextNames = {
 const settingFlags = SqlFlag.sets | SqlFlag.setsDefault | SqlFlag.setsConfig | SqlFlag.resets |
   SqlFlag.discards;
 const stepFlags = SqlFlag.unlistens | SqlFlag.savepoints;
-const namedFlags = settingFlags | stepFlags | SqlFlag.runsCode;
+const namedFlags = settingFlags | stepFlags | SqlFlag.notifies | SqlFlag.runsCode;
 
 /** Of the text [from, to), which has these flags. */
 export function namesIn(bytes: Uint8Array, from: number, to: number, flags: number): TextNames {
   if ((flags & namedFlags) === 0 || flags === anything) return noNames;
   const steps = (flags & stepFlags) === 0 ? noNames.steps : channelSteps(bytes, from, to);
+  const notified = (flags & SqlFlag.notifies) === 0
+    ? noNames.notified
+    : notifiedChannels(bytes, from, to);
   const settings = (flags & settingFlags) === 0 ? noSettingNames : settingNames(bytes, from, to);
   const dropsAll = (flags & SqlFlag.discards) !== 0 && deallocatesAll(bytes, from, to);
-  if ((flags & SqlFlag.runsCode) === 0) return { steps, settings, dropsAll };
+  if ((flags & SqlFlag.runsCode) === 0) return { steps, notified, settings, dropsAll };
   const set = [...settings.set, ...settingNamesInCode(bytes, from, to)];
-  return { steps, settings: { ...settings, set }, dropsAll };
+  return { steps, notified, settings: { ...settings, set }, dropsAll };
 }

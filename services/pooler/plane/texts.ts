@@ -51,6 +51,7 @@ export const features: readonly Feature[] = [
 ];
 const counted = features.reduce((all, { flag }) => all | flag, 0);
 const warned = features.reduce((all, { flag, what }) => what === null ? all : all | flag, 0);
+const notifiesAny = SqlFlag.notifies | SqlFlag.namesNotify;
 const backToLogin = SqlFlag.resets | SqlFlag.discards | SqlFlag.setsDefault;
 const hint = "Use a database or user with pool_mode = session for it";
 
@@ -108,6 +109,7 @@ export class Texts {
       return;
     }
     server.residue.expect(flags, names, cycles);
+    if ((flags & notifiesAny) !== 0) this.#plane.notifier.onNotify(client, flags, names);
     if (names.dropsAll && client.names !== null) server.dropsAll = true;
     if ((flags & counted) === 0 || flags === anything) return;
     client.features ??= noCounts();
