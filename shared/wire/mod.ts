@@ -34,6 +34,7 @@ export {
   type SettingNames,
   settingNames,
   settingNamesInCode,
+  type SettingStep,
 } from "./sql_settings.ts";
 export { beginsBlock, endsBlock, leavesBlock } from "./sql_transactions.ts";
 export * from "./startup.ts";

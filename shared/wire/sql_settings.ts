@@ -1,28 +1,29 @@
 // Which parameters a text of SQL sets and resets, by their names: for texts of which scanSql says that they do.
-// It looks at SET, RESET, DISCARD ALL and calls of set_config(), takes each statement as done, and keeps the
-// last word on each parameter. A name that is not there to be read is left out; scanSql has a flag for that.
-// Allocates. Names are in lower case, since PostgreSQL compares them so, with one character per byte.
+// It looks at SET, RESET, DISCARD ALL and calls of set_config(), and takes each statement as done. A name that is not
+// there to be read is empty; scanSql has a flag for that. Allocates. Names are in lower case, since PostgreSQL
+// compares them so, with one character per byte.
 
 import { blankEnd, isLetter, nextToken, quotedEnd, same, word, wordEnd } from "./sql_tokens.ts";
 import { latin1Text } from "./text.ts";
 
+/** What one statement does to one parameter, or to all. */
+export interface SettingStep {
+  /** The tag of the command; null: the function is a part of one that has another. */
+  readonly by: "SET" | "RESET" | "DISCARD ALL" | null;
+  /** Empty: it sets what lasts for the transaction at most, or has no name to be read. Null: all. */
+  readonly name: string | null;
+  /** Led back to its default. */
+  readonly isReset: boolean;
+}
+
 export interface SettingNames {
-  /** Set to a value. */
-  readonly set: readonly string[];
-  /** Led back to their defaults. */
-  readonly reset: readonly string[];
-  /** All others are, too: RESET ALL, which spares the role, or DISCARD ALL, which has it in `reset`. */
-  readonly resetsAll: boolean;
+  /** In the order of the text. */
+  readonly steps: readonly SettingStep[];
   /** False: there is a SET whose name can't be read. */
   readonly isComplete: boolean;
 }
 
-export const noSettingNames: SettingNames = {
-  set: [],
-  reset: [],
-  resetsAll: false,
-  isComplete: true,
-};
+export const noSettingNames: SettingNames = { steps: [], isComplete: true };
 
 const ALL = word("all");
 const AUTHORIZATION = word("authorization");
@@ -41,7 +42,6 @@ const TIME = word("time");
 const TO = word("to");
 const TRANSACTION = word("transaction");
 
-const role = "role";
 const sessionUser = "session_authorization";
 
 /** What may be a SET or a call of set_config() in the text of a code block; a name too many does no harm. */
@@ -49,38 +49,25 @@ const setInCode =
   /\bset\s+(?:session\s+)?((?:"[^"]+"|[a-z_][\w$]*)(?:\s*\.\s*(?:"[^"]+"|[a-z_][\w$]*))+)\s*(?:=|to\b)/gi;
 const callInCode = /\bset_config"?\s*\(\s*'+([^']+)'/gi;
 
-/** The last word on each parameter: true = its default. */
-type LastWords = Map<string, boolean>;
-
 export function settingNames(bytes: Uint8Array, from: number, to: number): SettingNames {
-  const last: LastWords = new Map();
-  let resetsAll = false;
+  const steps: SettingStep[] = [];
   let isComplete = true;
   let at = from;
   while (at < to) {
     at = blankEnd(bytes, at, to);
     const end = wordEnd(bytes, at, to);
+    const next = blankEnd(bytes, end, to);
+    const isAll = same(bytes, next, wordEnd(bytes, next, to), ALL);
     if (same(bytes, at, end, SET)) {
-      if (!takeSet(bytes, blankEnd(bytes, end, to), to, last)) isComplete = false;
-    } else if (same(bytes, at, end, RESET) || same(bytes, at, end, DISCARD)) {
-      const next = blankEnd(bytes, end, to);
-      const isAll = same(bytes, next, wordEnd(bytes, next, to), ALL);
-      if (isAll) {
-        resetsAll = true;
-        last.clear();
-      }
-      if (same(bytes, at, end, RESET)) {
-        const name = isAll ? "" : nameAt(bytes, next, to).name;
-        if (name !== "") last.set(name, true);
-      } else if (isAll) {
-        last.set(sessionUser, true).set(role, true);
-      }
+      if (!takeSet(bytes, next, to, steps)) isComplete = false;
+    } else if (same(bytes, at, end, RESET)) {
+      steps.push({ by: "RESET", name: isAll ? null : nameAt(bytes, next, to).name, isReset: true });
+    } else if (isAll && same(bytes, at, end, DISCARD)) {
+      steps.push({ by: "DISCARD ALL", name: null, isReset: true });
     }
-    at = takeCalls(bytes, at, to, last) + 1;
+    at = takeCalls(bytes, at, to, steps) + 1;
   }
-  const names = (isReset: boolean) =>
-    [...last].flatMap(([name, value]) => value === isReset ? [name] : []);
-  return { set: names(false), reset: names(true), resetsAll, isComplete };
+  return { steps, isComplete };
 }
 
 /** The parameters that the code of a DO in the text [from, to) may set, if they have a dot in their name. */
@@ -91,17 +78,24 @@ export function settingNamesInCode(bytes: Uint8Array, from: number, to: number):
 }
 
 /** What follows SET at `at`; false if it sets what can't be read. */
-function takeSet(bytes: Uint8Array, at: number, to: number, last: LastWords): boolean {
+function takeSet(bytes: Uint8Array, at: number, to: number, steps: SettingStep[]): boolean {
+  const step = { by: "SET", name: "", isReset: false } as const;
   let end = wordEnd(bytes, at, to);
   const next = blankEnd(bytes, end, to);
   const isName = next < to && (bytes[next] === 0x2e || bytes[next] === 0x3d); // . or =
   if (!isName) {
-    const isLocal = same(bytes, at, end, LOCAL) || same(bytes, at, end, TRANSACTION) ||
-      same(bytes, at, end, CONSTRAINTS);
-    if (isLocal) return true;
+    // Its tag is another.
+    if (same(bytes, at, end, CONSTRAINTS)) return true;
+    if (same(bytes, at, end, LOCAL) || same(bytes, at, end, TRANSACTION)) {
+      steps.push(step);
+      return true;
+    }
     if (same(bytes, at, end, SESSION)) {
       const nextEnd = wordEnd(bytes, next, to);
-      if (same(bytes, next, nextEnd, CHARACTERISTICS)) return true;
+      if (same(bytes, next, nextEnd, CHARACTERISTICS)) {
+        steps.push(step);
+        return true;
+      }
       if (!same(bytes, next, nextEnd, AUTHORIZATION)) {
         at = next;
         end = nextEnd;
@@ -109,15 +103,14 @@ function takeSet(bytes: Uint8Array, at: number, to: number, last: LastWords): bo
     }
   }
   const { name, behind } = nameAt(bytes, at, to);
-  if (name === "") return false;
   const hasSign = (behind < to && bytes[behind] === 0x3d) ||
     same(bytes, behind, wordEnd(bytes, behind, to), TO);
   const value = hasSign ? nextToken(bytes, behind, to) : behind;
   const valueEnd = wordEnd(bytes, value, to);
   const isDefault = same(bytes, value, valueEnd, DEFAULT) ||
     (same(bytes, at, end, TIME) && same(bytes, value, valueEnd, LOCAL));
-  last.set(name, isDefault);
-  return true;
+  steps.push({ ...step, name, isReset: isDefault });
+  return name !== "";
 }
 
 /** The name of a parameter at `at`, "" if it can't be read; and where the token behind it begins. */
@@ -159,7 +152,7 @@ function identifierAt(bytes: Uint8Array, at: number, to: number): string {
 }
 
 /** The calls of set_config() in the statement at `at`; returns where the statement ends. */
-function takeCalls(bytes: Uint8Array, at: number, to: number, last: LastWords): number {
+function takeCalls(bytes: Uint8Array, at: number, to: number, steps: SettingStep[]): number {
   while (at < to && bytes[at] !== 0x3b) {
     const start = bytes[at] === 0x22 ? at + 1 : at;
     const end = wordEnd(bytes, start, to);
@@ -167,7 +160,7 @@ function takeCalls(bytes: Uint8Array, at: number, to: number, last: LastWords): 
     at = nextToken(bytes, at, to);
     if (!isCall || at >= to || bytes[at] !== 0x28) continue;
     const name = literalName(bytes, blankEnd(bytes, at + 1, to), to);
-    if (name !== "") last.set(name, false);
+    if (name !== "") steps.push({ by: null, name, isReset: false });
   }
   return at;
 }

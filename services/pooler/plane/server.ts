@@ -754,7 +754,7 @@ export class ServerConnection implements DialOwner {
     this.copyIn = false;
     this.deallocating = null;
     this.residue.listen.endCycle(this.status === statusIdle, requests.count === 0);
-    this.session.onResets(this.residue.settings.endCycle(requests.count === 0));
+    this.session.onResets(this.residue.settings.endCycle(this.status, requests.count === 0));
     // An extended cycle that has not had its Sync yet may be under way behind this one.
     if (requests.count === 0) {
       this.synced = true;

@@ -14,7 +14,8 @@ export function onTag(server: ServerConnection, tag: Tag): void {
       if (client?.pinned) residue.locksUnsure = true;
       if (client !== null && client.mode !== "session") residue.listen.onDiscard();
       residue.hears = false;
-      residue.settings.onTag();
+      residue.settings.onTag("DISCARD ALL");
+      residue.settings.onCommit();
       if (client?.mode !== "session") session.forget(false);
       return journal.onDiscard(client?.names ?? null);
     case Tag.alter:
@@ -22,11 +23,11 @@ export function onTag(server: ServerConnection, tag: Tag): void {
     case Tag.drop:
       return server.plane.tableChanges.seen(server.pool.database.name);
     case Tag.reset:
-      residue.settings.onTag();
+      residue.settings.onTag("RESET");
       if (client?.mode !== "session") session.forget(false);
       return;
     case Tag.set:
-      residue.settings.onTag();
+      residue.settings.onTag("SET");
       if (client?.mode !== "session") residue.onSet();
       return;
     case Tag.listen:
@@ -35,12 +36,16 @@ export function onTag(server: ServerConnection, tag: Tag): void {
     case Tag.unlisten:
       return residue.listen.onUnlisten();
     case Tag.commit:
+      residue.settings.onCommit();
       return residue.listen.onCommit();
     case Tag.savepoint:
+      residue.settings.onSavepoint();
       return residue.listen.onSavepoint();
     case Tag.release:
+      residue.settings.onRelease();
       return residue.listen.onRelease();
     case Tag.rollback:
+      residue.settings.onRollback();
       return residue.listen.onRollback();
   }
 }

@@ -17,6 +17,7 @@ export const Tag = {
   rollback: 11,
   /** It may have replaced one. */
   createView: 12,
+  /** Or it is prepared: what it has set holds. */
   commit: 13,
   savepoint: 14,
   release: 15,
@@ -32,6 +33,7 @@ const discardAll = encoder.encode("DISCARD ALL\0");
 const drop = encoder.encode("DROP ");
 const listen = encoder.encode("LISTEN\0");
 const prepare = encoder.encode("PREPARE\0");
+const prepareTransaction = encoder.encode("PREPARE TRANSACTION\0");
 const release = encoder.encode("RELEASE\0");
 const reset = encoder.encode("RESET\0");
 const rollback = encoder.encode("ROLLBACK\0");
@@ -57,6 +59,7 @@ export function tagOf(bytes: Uint8Array, at: number, end: number): Tag {
     case 0x4c: // L
       return startsWith(bytes, at, end, listen) ? Tag.listen : Tag.other;
     case 0x50: // P
+      if (startsWith(bytes, at, end, prepareTransaction)) return Tag.commit;
       return startsWith(bytes, at, end, prepare) ? Tag.prepare : Tag.other;
     case 0x52: // R
       if (startsWith(bytes, at, end, rollback)) return Tag.rollback;

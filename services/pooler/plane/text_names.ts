@@ -46,6 +46,8 @@ export function namesIn(bytes: Uint8Array, from: number, to: number, flags: numb
   const settings = (flags & settingFlags) === 0 ? noSettingNames : settingNames(bytes, from, to);
   const dropsAll = (flags & SqlFlag.discards) !== 0 && deallocatesAll(bytes, from, to);
   if ((flags & SqlFlag.runsCode) === 0) return { steps, notified, settings, dropsAll };
-  const set = [...settings.set, ...settingNamesInCode(bytes, from, to)];
-  return { steps, notified, settings: { ...settings, set }, dropsAll };
+  const inCode = settingNamesInCode(bytes, from, to)
+    .map((name) => ({ by: null, name, isReset: false }));
+  const all = { ...settings, steps: [...settings.steps, ...inCode] };
+  return { steps, notified, settings: all, dropsAll };
 }
