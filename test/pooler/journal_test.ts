@@ -181,4 +181,25 @@ test("a group that drops everything finds nothing behind it, and all again when 
   }
 });
 
+test("what was noted and not done is taken back, and what was noted behind it stays", () => {
+  const { table, prepared, journal, requests, names, statements } = new World(3, 9);
+  const second = statements[1] as Statement;
+  const s1 = encoder.encode("s1");
+  const before = names.get(s1, 0, 2)!;
+  requests.push(Request.executeDrop);
+  journal.recordDeallocate(names, before);
+  assert.is(names.get(s1, 0, 2), null);
+  requests.push(Request.parseNamed);
+  prepared.add(second);
+  journal.record(second, null, null, null);
+  requests.pop();
+  journal.revert(names);
+  assert.is(names.get(s1, 0, 2), before);
+  assert.equal([names.size, prepared.has(second)], [3, true]);
+  journal.skip(requests, names);
+  assert.equal([names.size, prepared.has(second)], [3, false]);
+  names.clear();
+  assert.equal([table.memory.kept, table.memory.named], [0, 0]);
+});
+
 test.run();

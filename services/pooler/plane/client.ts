@@ -21,7 +21,7 @@ import type { Plane } from "./plane.ts";
 import type { Pool, Waiter } from "./pool.ts";
 import { clientGone, fatal, frameRefusal, type Refusal, refusals } from "./refusals.ts";
 import { isJudged, type RefusedBegin } from "./refused_begin.ts";
-import { parseFlags, zeroAt } from "./prepared.ts";
+import { parseFlags, unnamed, zeroAt } from "./prepared.ts";
 import { Request } from "./requests.ts";
 import { anything, functionFlags, ofListeners, textFlags } from "./residue.ts";
 import type { ServerConnection } from "./server.ts";
@@ -471,12 +471,20 @@ export class ClientSession implements StreamOwner, Waiter {
                 requests.push(Request.sync);
                 server.journal.group++;
               }
-              server.skipping = server.dropsAll = false;
+              server.skipping = false;
               break;
-            case Frontend.execute:
-              requests.push(server.dropsAll ? plane.prepared.dropAll(server) : Request.execute);
+            case Frontend.execute: {
+              let kind: number = Request.execute;
+              if (server.drops.any) {
+                if (next > end && length < TAIL_MAX) return this.#wait(server, run, at, end);
+                kind = plane.prepared.execute(server, at, next < end ? next : end, run);
+                if (kind === Request.none) return this.#hold(server, run, at, end);
+                run = at;
+              }
+              requests.push(kind);
               server.synced = false;
               break;
+            }
             case Frontend.bind: {
               const limit = next < end ? next : end;
               const portalEnd = zeroAt(bytes, at + 5, limit);
@@ -502,31 +510,26 @@ export class ClientSession implements StreamOwner, Waiter {
                 keep = false;
                 break;
               }
-              const entry = nameEnd === portalEnd + 1 || this.names === null
+              const isUnnamed = nameEnd === portalEnd + 1;
+              const entry = isUnnamed || this.names === null
                 ? null
                 : this.names.get(bytes, portalEnd + 1, nameEnd);
-              if (nameEnd === portalEnd + 1) {
-                if (server.unnamedFlags !== 0) {
-                  plane.texts.expect(this, server, server.unnamedFlags, server.parsedNames);
-                }
-              } else if (entry !== null) {
+              if (entry !== null || (isUnnamed && server.unnamedFlags !== 0)) {
                 outlet.pass(run, at);
                 run = at;
-                const statement = plane.prepared.bound(this, server, entry);
-                if (statement === null) {
+                const name = plane.prepared.bound(this, server, entry, at + 5, portalEnd);
+                if (name === null) {
                   keep = false;
                   break;
                 }
-                if ((statement.flags & this.heeded) !== 0) {
-                  plane.texts.expect(this, server, statement.flags, statement.inText);
+                if (name !== unnamed) {
+                  outlet.putHeader(type, length + name.length - (nameEnd - portalEnd));
+                  outlet.pass(at + 5, portalEnd + 1);
+                  outlet.put(name);
+                  outlet.pass(nameEnd + 1, limit);
+                  run = limit;
                 }
-                const change = statement.name.length - (nameEnd - portalEnd);
-                outlet.putHeader(type, length + change);
-                outlet.pass(at + 5, portalEnd + 1);
-                outlet.put(statement.name);
-                outlet.pass(nameEnd + 1, limit);
-                run = limit;
-              }
+              } else if (server.drops.any) server.drops.bind(bytes, at + 5, portalEnd, null);
               requests.push(Request.bind);
               break;
             }

@@ -85,6 +85,12 @@ export class Journal {
     return dropped;
   }
 
+  /** What is sent drops the client's name; what stands behind it in its group does not find it. */
+  recordDeallocate(names: StatementNames, name: StatementName): void {
+    names.remove(name);
+    this.record(null, null, null, name);
+  }
+
   /** The oldest entry, whose message is answered. */
   done(): JournalEntry {
     const entry = this.#entries[this.#at++] as JournalEntry;
@@ -105,16 +111,23 @@ export class Journal {
     while (requests.count > 0 && requests.front() !== Request.sync) {
       if (hasJournal(requests.pop())) undone.push(this.done());
     }
-    if (undone.length > 0) {
-      // In the order in which it was done, since what was noted later built upon it: a statement that was
-      // given up and prepared again may have been given up once more.
-      this.#keeping(this.#entries.slice(this.#at).concat(undone), () => {
-        this.#undo(this.#entries.slice(this.#at), names);
-        this.#undo(undone, names);
-        this.#redo(names);
-      });
-    }
+    if (undone.length > 0) this.#revert(undone, names);
     return isOurs ? undone[0]?.failure ?? null : null;
+  }
+
+  /** The oldest entry, whose message is answered and has changed nothing. */
+  revert(names: StatementNames | null): void {
+    this.#revert([this.done()], names);
+  }
+
+  #revert(undone: readonly JournalEntry[], names: StatementNames | null): void {
+    // In the order in which it was done, since what was noted later built upon it: a statement that was
+    // given up and prepared again may have been given up once more.
+    this.#keeping(this.#entries.slice(this.#at).concat(undone), () => {
+      this.#undo(this.#entries.slice(this.#at), names);
+      this.#undo(undone, names);
+      this.#redo(names);
+    });
   }
 
   /** Undoes the changes of entries that are done, the last one first. */

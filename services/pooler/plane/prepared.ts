@@ -16,6 +16,7 @@ import {
   parseMessage,
 } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
+import { allStatements, type Drops } from "./drops.ts";
 import type { Plane } from "./plane.ts";
 import type { Pool } from "./pool.ts";
 import { type Refusal, refusals } from "./refusals.ts";
@@ -27,7 +28,6 @@ import { nameOverhead, statementOverhead } from "./statement_memory.ts";
 import { foreign, type Statement, type StatementName, StatementNames } from "./statements.ts";
 import { Counter } from "./stats.ts";
 import { Tag } from "./tags.ts";
-import { noNames } from "./text_names.ts";
 
 /** Fails with 26000 on any server; stands for a message that is known to fail. */
 export const failingBind = bindMessage("", "PGWEIR_none");
@@ -51,8 +51,8 @@ const noSuchStatement = "26000";
 const nameMax = 16 * 1024;
 const decoder = new TextDecoder();
 
-/** What a Bind is sent with, and what it may do. */
-type Bound = Pick<Statement, "name" | "flags" | "inText">;
+/** The name of the unnamed statement. */
+export const unnamed = Uint8Array.of(0);
 
 export class Prepared {
   readonly #plane: Plane;
@@ -73,7 +73,9 @@ export class Prepared {
       const own = server.unnamedOwner === client && client.unnamedOn === server;
       return own ? null : refusals.unnamedGone;
     }
-    if (!hasOwnPrefix(bytes, from, to) || client.names?.get(bytes, from, to)) return null;
+    if (!isReserved(client, server, bytes, from, to) || client.names?.get(bytes, from, to)) {
+      return null;
+    }
     const name = decoder.decode(bytes.slice(from, to));
     return { code: noSuchStatement, message: `prepared statement "${name}" does not exist` };
   }
@@ -94,6 +96,8 @@ export class Prepared {
     if (server.mayDiscard || server.residue.maySet) return true;
     const { bytes } = this.#plane.arena;
     const named = client.names?.get(bytes, from, to)?.statement ?? null;
+    // What it drops may be no name of the client's.
+    if (named !== null && named.inText.drops !== null) return true;
     // It will stand for another one.
     if (named !== null && named.dialect !== dialectOf(client)) return true;
     const text = textEnd > to && !server.residue.isForeign
@@ -106,11 +110,13 @@ export class Prepared {
    * The ErrorResponse with this body, in which statements have the client's names for them; null: none of them is
    * in it. Only looked for in errors, which may be many, but are not the rule.
    */
-  renamed({ names }: ClientSession, body: Uint8Array): Uint8Array | null {
+  renamed({ names }: ClientSession, drops: Drops, body: Uint8Array): Uint8Array | null {
     if (names === null) return null;
     const text = latin1Text(body);
     if (!text.includes("PGWEIR_")) return null;
-    const own = text.replaceAll(/PGWEIR_\d+/g, (name) => {
+    const own = text.replaceAll(/PGWEIR_(\d+|drop|stub)/g, (name) => {
+      if (name === "PGWEIR_drop") return latin1Text(drops.by);
+      if (name === "PGWEIR_stub") return latin1Text(drops.what);
       const entry = names.standingFor(name);
       return entry === null ? name : latin1Text(entry.bytes);
     });
@@ -285,38 +291,46 @@ export class Prepared {
     return entry === null;
   }
 
-  /** An unnamed Parse whose text is DEALLOCATE of a client's name: what it drops when executed is a stub. */
-  parseDeallocate(names: StatementNames, server: ServerConnection, name: StatementName): void {
-    this.#putStub(server);
+  /** An unnamed Parse whose text is DEALLOCATE of a client's name: what it drops when it is executed is a stub. */
+  parseDeallocate(server: ServerConnection): void {
     this.#plane.outlet.put(stubDrop);
-    server.requests.push(Request.parseNamed);
-    names.remove(name);
-    server.journal.record(null, null, null, name);
+    server.requests.push(Request.parse);
   }
 
   /**
-   * The server-side name for a Bind of the client's statement `name`, which is prepared if need be; null: it can't
-   * be. One that is itself DEALLOCATE of a client's name drops a stub in its place.
+   * The server-side name for a Bind of the portal [from, to) to the client's statement `name`, null = the unnamed
+   * one; the statement is prepared if need be. Null: it can't be. In place of one that deallocates a client's name
+   * goes one that drops a stub.
    */
-  bound(client: ClientSession, server: ServerConnection, name: StatementName): Bound | null {
-    const { deallocates } = name.statement;
+  bound(
+    client: ClientSession,
+    server: ServerConnection,
+    name: StatementName | null,
+    from: number,
+    to: number,
+  ): Uint8Array | null {
     const { names } = client;
-    const dropped = deallocates === null
-      ? null
-      : names?.get(deallocates, 0, deallocates.length) ?? null;
-    if (dropped === null || names === null) return this.prepare(client, server, name);
-    this.#putStub(server);
-    this.#putOwn(server, dropClose, Request.ownClose);
-    this.#plane.outlet.put(dropParse);
-    server.requests.push(Request.ownParse);
-    names.remove(dropped);
-    server.journal.record(null, null, null, dropped);
-    return { name: dropName, flags: 0, inText: noNames };
-  }
-
-  #putStub(server: ServerConnection): void {
-    this.#putOwn(server, stubClose, Request.ownClose);
-    this.#putOwn(server, stubParse, Request.ownParse);
+    const inText = name === null ? server.parsedNames : name.statement.inText;
+    const drop = names === null ? null : inText.drops;
+    if (drop !== null || server.drops.any) {
+      server.drops.bind(this.#plane.arena.bytes, from, to, drop);
+    }
+    if (drop instanceof Uint8Array) {
+      server.drops.what = drop;
+      if (name === null) return unnamed;
+      if (names?.get(drop, 0, drop.length)) {
+        server.drops.by = name.bytes;
+        this.#putOwn(server, dropClose, Request.ownClose);
+        this.#putOwn(server, dropParse, Request.ownParse);
+        return dropName;
+      }
+      server.drops.bind(this.#plane.arena.bytes, from, to, null);
+    }
+    const statement = name === null ? null : this.prepare(client, server, name);
+    if (name !== null && statement === null) return null;
+    const flags = statement === null ? server.unnamedFlags : statement.flags;
+    if ((flags & client.heeded) !== 0) this.#plane.texts.expect(client, server, flags, inText);
+    return statement === null ? unnamed : statement.name;
   }
 
   #putOwn({ requests, journal }: ServerConnection, bytes: Uint8Array, code: number): void {
@@ -343,7 +357,7 @@ export class Prepared {
     next: number,
   ): boolean {
     const entry = next - 1 === at + 6 ? null : client.names?.get(bytes, at + 6, next - 1) ?? null;
-    if (entry === null && !hasOwnPrefix(bytes, at + 6, next - 1)) {
+    if (entry === null && !isReserved(client, server, bytes, at + 6, next - 1)) {
       server.requests.push(Request.close);
       return true;
     }
@@ -354,10 +368,32 @@ export class Prepared {
     return false;
   }
 
-  /** An Execute that drops all statements: returns the kind of request it is. */
-  dropAll(server: ServerConnection): number {
-    server.dropsAll = false;
-    server.journal.recordDrop(server.client?.names ?? null);
+  /**
+   * The Execute at [at, end), where there are portals that drop statements: returns the kind of request it is, none
+   * if it has to wait. All from `run` on that stands before it is to be sent.
+   */
+  execute(server: ServerConnection, at: number, end: number, run: number): number {
+    const { arena, outlet } = this.#plane;
+    const drop = server.drops.of(arena.bytes, at + 5, zeroAt(arena.bytes, at + 5, end));
+    const names = server.client?.names ?? null;
+    if (drop === null || names === null) {
+      outlet.pass(run, at);
+      return Request.execute;
+    }
+    if (drop === allStatements) {
+      outlet.pass(run, at);
+      server.journal.recordDrop(names);
+      return Request.executeDrop;
+    }
+    if (server.requests.cycles > 0 && server.isUnsure) return Request.none;
+    outlet.pass(run, at);
+    server.drops.what = drop;
+    this.#putOwn(server, stubClose, Request.ownClose);
+    const name = names.get(drop, 0, drop.length);
+    // Dropped since it was bound: now it is not there for the server, either.
+    if (name === null) return Request.execute;
+    this.#putOwn(server, stubParse, Request.ownParse);
+    server.journal.recordDeallocate(names, name);
     return Request.executeDrop;
   }
 
@@ -454,7 +490,18 @@ export function zeroAt(bytes: Uint8Array, from: number, to: number): number {
   return at < to ? at : to;
 }
 
-function hasOwnPrefix(bytes: Uint8Array, from: number, to: number): boolean {
+/**
+ * Whether the name [from, to) is the pooler's own, and means nothing to a client. One whose statements have its own
+ * names on the server may have it, if none of the pooler's is left there.
+ */
+function isReserved(
+  client: ClientSession,
+  server: ServerConnection,
+  bytes: Uint8Array,
+  from: number,
+  to: number,
+): boolean {
+  if (!client.tracksStatements && server.prepared.size === 0) return false;
   if (to - from < ownPrefix.length) return false;
   for (let i = 0; i < ownPrefix.length; i++) if (bytes[from + i] !== ownPrefix[i]) return false;
   return true;

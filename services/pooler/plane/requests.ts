@@ -37,7 +37,7 @@ export const Request = {
   copyEnd: 15,
   /** A message that cannot succeed, replaced by one that fails: the error text is the client's. */
   failsHere: 16,
-  /** An Execute that drops all prepared statements; has a journal entry. */
+  /** An Execute that drops prepared statements; has a journal entry. */
   executeDrop: 17,
 } as const;
 

@@ -19,6 +19,7 @@ import {
 import { IN_AT, IN_SIZE, TAIL_MAX } from "./arena.ts";
 import type { ClientSession } from "./client.ts";
 import { type DialOwner, takeUp } from "./dial.ts";
+import { Drops } from "./drops.ts";
 import { type Failure, Journal } from "./journal.ts";
 import { failureOf } from "./login_retry.ts";
 import type { Place } from "./place.ts";
@@ -35,7 +36,7 @@ import { isStatus, moved, ServerState, statusIdle } from "./server_state.ts";
 import { SessionSettings } from "./session_settings.ts";
 import { PreparedOnServer } from "./statements.ts";
 import { Counter } from "./stats.ts";
-import { onTag } from "./tag_effects.ts";
+import { onExecuted, onTag } from "./tag_effects.ts";
 import { Tag, tagOf } from "./tags.ts";
 import { noNames, type TextNames } from "./text_names.ts";
 import { Upkeep } from "./upkeep.ts";
@@ -85,8 +86,7 @@ export class ServerConnection implements DialOwner {
   copyCancelled = false;
   /** A query that is not answered yet may drop the prepared statements. */
   mayDiscard = false;
-  /** The next Execute drops all prepared statements. */
-  dropsAll = false;
+  readonly drops = new Drops();
   /** Of a query that runs in which DEALLOCATEs are played. */
   deallocating: DeallocateTags | null = null;
 
@@ -370,6 +370,7 @@ export class ServerConnection implements DialOwner {
   untie(client: ClientSession): void {
     this.client = null;
     client.server = null;
+    this.drops.forget();
     this.session.onLeft();
     if (client.closed && this.unnamedOwner === client) this.unnamedOwner = null;
     this.upkeep.onLeft(client);
@@ -526,15 +527,11 @@ export class ServerConnection implements DialOwner {
               keep = false;
             } else if (tag !== Tag.other) onTag(this, tag);
           }
-          if (requests.front() === Request.execute) requests.pop();
-          else if (requests.front() === Request.executeDrop) {
-            requests.pop();
-            this.journal.done();
-          }
+          onExecuted(this, whole ? tagOf(bytes, at + 5, next) : Tag.other);
           break;
         case Backend.emptyQuery:
         case Backend.portalSuspended:
-          if (requests.front() === Request.execute) requests.pop();
+          onExecuted(this, Tag.other);
           break;
         case Backend.errorResponse: {
           // The beginning of a large one has what is needed.
@@ -563,6 +560,7 @@ export class ServerConnection implements DialOwner {
             } else if (whole && this.client !== null) {
               const renamed = this.plane.prepared.renamed(
                 this.client,
+                this.drops,
                 bytes.subarray(at + 5, next),
               );
               if (renamed !== null) {
@@ -758,7 +756,8 @@ export class ServerConnection implements DialOwner {
     // An extended cycle that has not had its Sync yet may be under way behind this one.
     if (requests.count === 0) {
       this.synced = true;
-      this.mayDiscard = this.dropsAll = false;
+      this.mayDiscard = false;
+      if (this.status === statusIdle && this.drops.any) this.drops.forget();
       if (this.residue.isExpecting) this.residue.endCycles(this.status === statusIdle);
     }
     this.answered++;

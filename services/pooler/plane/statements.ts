@@ -5,13 +5,7 @@
 
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
-import {
-  Frontend,
-  message,
-  namedStatements,
-  SqlFlag,
-  writeInt32,
-} from "../../../shared/wire/mod.ts";
+import { Frontend, message, writeInt32 } from "../../../shared/wire/mod.ts";
 import { keyedHash } from "./keyed_hash.ts";
 import { textFlags } from "./residue.ts";
 import { nameOverhead, StatementMemory, statementOverhead } from "./statement_memory.ts";
@@ -43,9 +37,7 @@ export class Statement {
   readonly name: Uint8Array;
   /** What its text may do, see textFlags. */
   readonly flags: number;
-  /** The name that it deallocates; null: it does something else. */
-  readonly deallocates: Uint8Array | null;
-  /** Channels and parameters in it. */
+  /** What it names. */
   readonly inText: TextNames;
   /** Names of clients, and servers. */
   references = 0;
@@ -74,9 +66,6 @@ export class Statement {
     this.name = this.parse.subarray(5, bodyAt);
     const textEnd = this.parse.indexOf(0, bodyAt);
     this.flags = textFlags(this.parse, bodyAt, textEnd, plain);
-    this.deallocates = (this.flags & SqlFlag.discards) === 0
-      ? null
-      : namedStatements(this.parse, bodyAt, textEnd)[0]?.deallocated ?? null;
     this.inText = namesIn(this.parse, bodyAt, textEnd, this.flags);
   }
 

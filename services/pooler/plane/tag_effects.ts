@@ -1,8 +1,9 @@
 // What a command that a client's server has done, known by its tag, changes in what the pooler knows of
 // that server's session, and of the client.
 
+import { Request } from "./requests.ts";
 import type { ServerConnection } from "./server.ts";
-import { Tag } from "./tags.ts";
+import { dropsStatements, Tag } from "./tags.ts";
 
 /** A request of the linked client was answered with this tag. */
 export function onTag(server: ServerConnection, tag: Tag): void {
@@ -48,4 +49,14 @@ export function onTag(server: ServerConnection, tag: Tag): void {
       residue.settings.onRollback();
       return residue.listen.onRollback();
   }
+}
+
+/** The Execute at the front, if one is there, is answered: with this tag, or without one. */
+export function onExecuted({ client, journal, requests }: ServerConnection, tag: Tag): void {
+  const front = requests.front();
+  if (front !== Request.execute && front !== Request.executeDrop) return;
+  requests.pop();
+  if (front === Request.execute) return;
+  if (dropsStatements(tag)) journal.done();
+  else journal.revert(client?.names ?? null);
 }

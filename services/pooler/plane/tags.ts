@@ -21,6 +21,7 @@ export const Tag = {
   commit: 13,
   savepoint: 14,
   release: 15,
+  deallocate: 16,
 } as const;
 export type Tag = typeof Tag[keyof typeof Tag];
 
@@ -28,6 +29,7 @@ const encoder = new TextEncoder();
 const alter = encoder.encode("ALTER ");
 const commit = encoder.encode("COMMIT\0");
 const createView = encoder.encode("CREATE VIEW\0");
+const deallocate = encoder.encode("DEALLOCATE\0");
 const deallocateAll = encoder.encode("DEALLOCATE ALL\0");
 const discardAll = encoder.encode("DISCARD ALL\0");
 const drop = encoder.encode("DROP ");
@@ -55,7 +57,8 @@ export function tagOf(bytes: Uint8Array, at: number, end: number): Tag {
     case 0x44: // D
       if (startsWith(bytes, at, end, drop)) return Tag.drop;
       if (startsWith(bytes, at, end, discardAll)) return Tag.discardAll;
-      return startsWith(bytes, at, end, deallocateAll) ? Tag.deallocateAll : Tag.other;
+      if (startsWith(bytes, at, end, deallocateAll)) return Tag.deallocateAll;
+      return startsWith(bytes, at, end, deallocate) ? Tag.deallocate : Tag.other;
     case 0x4c: // L
       return startsWith(bytes, at, end, listen) ? Tag.listen : Tag.other;
     case 0x50: // P
@@ -75,6 +78,11 @@ export function tagOf(bytes: Uint8Array, at: number, end: number): Tag {
       return startsWith(bytes, at, end, unlisten) ? Tag.unlisten : Tag.other;
   }
   return Tag.other;
+}
+
+/** Whether a command with this tag has dropped prepared statements. */
+export function dropsStatements(tag: Tag): boolean {
+  return tag === Tag.deallocate || tag === Tag.deallocateAll || tag === Tag.discardAll;
 }
 
 export function startsWith(

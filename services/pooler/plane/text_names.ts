@@ -4,6 +4,7 @@
 import {
   channelSteps,
   deallocatesAll,
+  namedStatements,
   noSettingNames,
   notifiedChannels,
   type SettingNames,
@@ -12,6 +13,7 @@ import {
   SqlFlag,
   type Step,
 } from "../../../shared/wire/mod.ts";
+import { allStatements, type Drop } from "./drops.ts";
 import { anything } from "./residue.ts";
 
 export interface TextNames {
@@ -20,15 +22,15 @@ export interface TextNames {
   /** The channels of its NOTIFYs. */
   readonly notified: readonly string[];
   readonly settings: SettingNames;
-  /** It does nothing but drop all prepared statements, and more perhaps. */
-  readonly dropsAll: boolean;
+  /** Prepared statements that it drops, if it does nothing else but more of a reset perhaps. */
+  readonly drops: Drop | null;
 }
 
 export const noNames: TextNames = {
   steps: [],
   notified: [],
   settings: noSettingNames,
-  dropsAll: false,
+  drops: null,
 };
 
 const settingFlags = SqlFlag.sets | SqlFlag.setsDefault | SqlFlag.setsConfig | SqlFlag.resets |
@@ -44,10 +46,16 @@ export function namesIn(bytes: Uint8Array, from: number, to: number, flags: numb
     ? noNames.notified
     : notifiedChannels(bytes, from, to);
   const settings = (flags & settingFlags) === 0 ? noSettingNames : settingNames(bytes, from, to);
-  const dropsAll = (flags & SqlFlag.discards) !== 0 && deallocatesAll(bytes, from, to);
-  if ((flags & SqlFlag.runsCode) === 0) return { steps, notified, settings, dropsAll };
+  const drops = (flags & SqlFlag.discards) === 0 ? null : dropOf(bytes, from, to);
+  if ((flags & SqlFlag.runsCode) === 0) return { steps, notified, settings, drops };
   const inCode = settingNamesInCode(bytes, from, to)
     .map((name) => ({ by: null, name, isReset: false }));
   const all = { ...settings, steps: [...settings.steps, ...inCode] };
-  return { steps, notified, settings: all, dropsAll };
+  return { steps, notified, settings: all, drops };
+}
+
+function dropOf(bytes: Uint8Array, from: number, to: number): Drop | null {
+  if (deallocatesAll(bytes, from, to)) return allStatements;
+  // Where there are several statements it cannot be bound.
+  return namedStatements(bytes, from, to)[0]?.deallocated ?? null;
 }

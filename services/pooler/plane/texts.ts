@@ -3,13 +3,9 @@
 // (warn_session_features), and DEALLOCATE of a name that only the pooler knows is played. Cold: most texts
 // have no flags.
 
-import {
-  namedStatements,
-  noticeResponse,
-  queryMessage,
-  SqlFlag,
-} from "../../../shared/wire/mod.ts";
+import { noticeResponse, queryMessage, SqlFlag } from "../../../shared/wire/mod.ts";
 import type { ClientSession } from "./client.ts";
+import { allStatements } from "./drops.ts";
 import type { Plane } from "./plane.ts";
 import { played, zeroAt } from "./prepared.ts";
 import type { Refusal } from "./refusals.ts";
@@ -110,7 +106,6 @@ export class Texts {
     }
     server.residue.expect(flags, names, cycles);
     if ((flags & notifiesAny) !== 0) this.#plane.notifier.onNotify(client, flags, names);
-    if (names.dropsAll && client.names !== null) server.dropsAll = true;
     if ((flags & counted) === 0 || flags === anything) return;
     client.features ??= noCounts();
     for (const [index, { flag, what }] of features.entries()) {
@@ -148,7 +143,6 @@ export class Texts {
     const found = looks ? played(names, arena.bytes, at + 5, next - 1) : null;
     if (found !== null && cycles > 0) return Verdict.wait;
     this.expect(client, server, flags, namesIn(arena.bytes, at + 5, next - 1, flags));
-    server.dropsAll = false;
     if (found === null) return Verdict.pass;
     outlet.pass(run, at);
     prepared.deallocate(server, found);
@@ -179,23 +173,23 @@ export class Texts {
     if (flags === anything) return Verdict.pass;
     const from = zeroAt(arena.bytes, at + 5, next) + 1;
     const to = zeroAt(arena.bytes, from, next);
-    server.parsedNames = namesIn(arena.bytes, from, to, flags);
-    if ((flags & SqlFlag.discards) !== 0 && client.names !== null) {
-      // Which names there are may depend on what is not answered yet.
-      if (server.requests.cycles > 0 && server.isUnsure) return Verdict.wait;
-    }
+    const inText = namesIn(arena.bytes, from, to, flags);
+    server.parsedNames = inText;
     const { names } = client;
-    const deallocated = (flags & SqlFlag.discards) === 0 || names === null
-      ? null
-      : namedStatements(arena.bytes, from, to)[0]?.deallocated ?? null;
-    const name = deallocated === null
-      ? null
-      : names?.get(deallocated, 0, deallocated.length) ?? null;
-    if (name === null || names === null) return Verdict.pass;
+    const { drops } = inText;
+    if (drops === null || names === null) return Verdict.pass;
+    // Which names there are may depend on what is not answered yet.
+    if (server.requests.cycles > 0 && server.isUnsure) return Verdict.wait;
+    if (drops === allStatements) return Verdict.pass;
+    if (names.get(drops, 0, drops.length) === null) {
+      // It is made by PREPARE, or nothing.
+      server.parsedNames = { ...inText, drops: null };
+      return Verdict.pass;
+    }
     outlet.pass(run, at);
-    prepared.parseDeallocate(names, server, name);
+    prepared.parseDeallocate(server);
     server.unnamedOwner = client;
-    server.unnamedFlags = 0;
+    server.unnamedFlags = flags;
     client.unnamedOn = server;
     return Verdict.replaced;
   }

@@ -70,6 +70,20 @@ async function allTheSame(steps: readonly (string | Uint8Array[])[], as = login)
   await twin.end();
 }
 
+test("a statement may have a name that in other modes is the pooler's", async () => {
+  // It was prepared, and could then be neither bound, described nor closed.
+  const name = "PGWEIR_1";
+  const use = [f.B("", name), f.E(), f.S()];
+  await allTheSame([
+    [f.P(name, "SELECT 8"), f.S()],
+    [f.D("S", name), ...use],
+    [f.P(name, "SELECT 9"), f.S()],
+    [f.C("S", name), f.P(name, "SELECT 9"), ...use],
+    `DEALLOCATE "${name}"`,
+    use,
+  ]);
+});
+
 test("what a session holds is there until the session ends", async () => {
   // In a mode that gives the server back at the end of a transaction each of these is gone, or on
   // another server, or somebody else's.

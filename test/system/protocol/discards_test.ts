@@ -121,6 +121,75 @@ test("a DISCARD ALL that was bound and never executed is nobody else's", async (
   await twin.end();
 });
 
+test("a DEALLOCATE that is prepared, described or bound, or that fails, has dropped nothing", async () => {
+  // The name was gone with the Parse, or the Bind, of what was never executed.
+  for (const name of ["", "d"]) {
+    const parse = f.P(name, "DEALLOCATE s");
+    const tooMany = f.B("", name, ["1"]);
+    const ways: [string, Uint8Array[], number][] = [
+      ["prepared", [f.S()], 1],
+      ["described", [f.D("S", name), f.S()], 1],
+      ["bound", [f.B("", name), f.S()], 1],
+      ["bound and closed", [f.B("p", name), f.D("P", "p"), f.C("P", "p"), f.S()], 1],
+      ["bound again", [f.B("", name), f.P("o", "SELECT 3"), f.B("", "o"), f.E(), f.S()], 1],
+      ["bound elsewhere", [f.B("p", name), f.P("o", "SELECT 3"), f.B("", "o"), f.E(), f.S()], 1],
+      ["with a Bind that fails", [tooMany, f.S()], 1],
+      ["with a Bind that fails in front", [tooMany, f.E(), f.S()], 1],
+      ["behind an error", [...run("SELECT 1/0"), f.B("", name), f.E(), f.S()], 1],
+      ["behind a Query", [f.Q("SELECT 1"), f.B("o", name), f.S()], 2],
+      ["skipped", [...run("SELECT 1/0"), f.P("", "DEALLOCATE s"), f.S(), f.B(), f.E(), f.S()], 2],
+      ["in a failed transaction", [
+        ...[f.Q("BEGIN"), f.Q("SELECT 1/0"), f.B("", name), f.E(), f.S(), f.Q("ROLLBACK")],
+      ], 4],
+    ];
+    for (const [how, parts, count] of ways) {
+      const twin = await Twin.login(pooler, postgres);
+      await twin.same([f.P("s", "SELECT 10"), f.S()]);
+      await twin.same([parse, ...parts], count);
+      assert.match(await twin.same([...use, f.S()]), "10", `${how}, as "${name}"`);
+      await twin.same([f.P("s", "SELECT 20"), f.S(), ...use, f.S()], 2);
+      await twin.same([...run("DEALLOCATE s"), f.P("s", "SELECT 20"), ...use, f.S()]);
+      await twin.end();
+    }
+  }
+});
+
+test("a DEALLOCATE takes effect with its Execute, by whatever portal and in whatever order", async () => {
+  const twin = await Twin.login(pooler, postgres);
+  const prepare = async () => {
+    await twin.same([f.Q("DEALLOCATE ALL"), f.P("s", "SELECT 1"), f.P("t", "SELECT 2"), f.S()], 2);
+    await twin.same([f.P("ds", "DEALLOCATE s"), f.P("dt", "DEALLOCATE t"), f.S()]);
+  };
+  const both = [f.B("p", "ds"), f.B("q", "dt")];
+  const left = async () => {
+    for (const name of ["s", "t"]) await twin.same([f.B("", name), f.E(), f.S()]);
+  };
+  const pipes: [Uint8Array[], number][] = [
+    [[...both, f.E("q"), f.E("p"), f.S()], 1],
+    [[...both, f.E("q"), f.S()], 1],
+    [[...both, f.E("q"), ...run("SELECT 1/0"), f.E("p"), f.S()], 1],
+    // Behind a Sync, in a transaction.
+    [[f.Q("BEGIN"), ...both, f.S(), f.E("p"), f.S(), f.Q("COMMIT")], 4],
+    [[f.Q("BEGIN"), ...both, f.S(), f.Q("COMMIT"), f.E("p"), f.S()], 4],
+    // The same one twice.
+    [[f.B("p", "ds"), f.B("q", "ds"), f.E("p"), f.E("q"), f.S()], 1],
+    [[f.B("p", "ds"), f.E("p"), f.E("p"), f.S()], 1],
+    // Prepared anew between.
+    [[f.B("p", "ds"), f.C("S", "s"), f.P("s", "SELECT 3"), f.E("p"), f.B("", "s"), f.S()], 1],
+    // A portal of that name is there already, and is another's.
+    [[
+      ...[f.Q("BEGIN"), f.P("o", "SELECT 4"), f.B("p", "o"), f.S(), f.Q("SAVEPOINT a")],
+      ...[f.B("p", "ds"), f.S(), f.Q("ROLLBACK TO a"), f.E("p"), f.S(), f.Q("COMMIT")],
+    ], 7],
+  ];
+  for (const [parts, count] of pipes) {
+    await prepare();
+    await twin.same(parts, count);
+    await left();
+  }
+  await twin.end();
+});
+
 test("the pooler and its servers are well after all this", async () => {
   await nothingHangs(pooler, postgres);
 });
