@@ -217,6 +217,14 @@ test("LISTEN and UNLISTEN count when their transaction commits, however they are
       [f.Q("BEGIN; UNLISTEN z; COMMIT; SELECT 1/0"), f.Q("LISTEN g")],
       ["a", "e", "g"],
     ],
+    [
+      "so in a pipeline",
+      [
+        ...["UNLISTEN e", "COMMIT", "SELECT 1/0"].flatMap((sql) => cycle(sql).slice(0, -1)),
+        ...[f.S(), f.Q("LISTEN h")],
+      ],
+      ["a", "g", "h"],
+    ],
     ["of everything", [f.Q("UNLISTEN *; LISTEN stop; LISTEN i")], ["i"]],
     ["DISCARD ALL", [f.Q("DISCARD ALL"), f.Q("LISTEN stop")], []],
   ];
