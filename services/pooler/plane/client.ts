@@ -511,9 +511,8 @@ export class ClientSession implements StreamOwner, Waiter {
                 break;
               }
               const isUnnamed = nameEnd === portalEnd + 1;
-              const entry = isUnnamed || this.names === null
-                ? null
-                : this.names.get(bytes, portalEnd + 1, nameEnd);
+              const from = portalEnd + 1;
+              const entry = isUnnamed ? null : this.names?.get(bytes, from, nameEnd) ?? null;
               if (entry !== null || (isUnnamed && server.unnamedFlags !== 0)) {
                 outlet.pass(run, at);
                 run = at;
