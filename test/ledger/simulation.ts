@@ -115,6 +115,7 @@ class Simulation implements Cluster {
   #quiet = false;
   /** The workers that each ledger hears, and since when. */
   readonly #liveSince = new WeakMap<Ledger, ReadonlyMap<string, number>>();
+  readonly #usedUp = new WeakMap<Ledger, Map<string, number>>();
   #incarnation = 1000;
   /** Dead workers that nobody has reported yet, and those reported that no leader has confirmed. */
   readonly #unreaped = new Set<Worker>();
@@ -250,11 +251,16 @@ class Simulation implements Cluster {
       if (state === "live") liveSince.set(key, before?.get(key) ?? now);
     }
     this.#liveSince.set(ledger, liveSince);
+    const said = this.#usedUp.get(ledger) ?? new Map<string, number>();
+    this.#usedUp.set(ledger, said);
     for (const { worker, incarnation, grant } of decisions) {
       const asker = this.workers.find(({ key }) => key === `${worker}.${incarnation}`);
       for (const { leaf, usedUp } of grant.leaves) {
         const question = asker?.groups.find(({ lease }) => lease.leaf === leaf)?.question ?? null;
-        if (question === null || usedUp <= question.after) continue;
+        // What was so is said again with each grant, until the next poll.
+        const isSaid = said.get(`${worker}.${incarnation} ${leaf}`) === usedUp;
+        said.set(`${worker}.${incarnation} ${leaf}`, usedUp);
+        if (isSaid || question === null || usedUp <= question.after) continue;
         const resting = this.#resting(leaf, question.since)
           .find((other) => other !== asker && now - (liveSince.get(other.key) ?? now) > TELL_MS);
         if (resting === undefined) continue;
