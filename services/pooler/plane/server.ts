@@ -515,10 +515,10 @@ export class ServerConnection implements DialOwner {
         case Backend.noData:
           if (requests.front() === Request.describe) requests.pop();
           break;
-        case Backend.commandComplete:
+        case Backend.commandComplete: {
           this.copyIn = false;
+          const tag = whole ? tagOf(bytes, at + 5, next) : Tag.other;
           if (whole) {
-            const tag = tagOf(bytes, at + 5, next);
             const isQuery = requests.front() === Request.query;
             if (own) this.#onOwnTag(tag);
             else if (
@@ -527,8 +527,9 @@ export class ServerConnection implements DialOwner {
               keep = false;
             } else if (tag !== Tag.other) onTag(this, tag);
           }
-          onExecuted(this, whole ? tagOf(bytes, at + 5, next) : Tag.other);
+          onExecuted(this, tag);
           break;
+        }
         case Backend.emptyQuery:
         case Backend.portalSuspended:
           onExecuted(this, Tag.other);
