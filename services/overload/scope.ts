@@ -1,7 +1,7 @@
 // What a monitor looks at, and for whom; and whether a configuration lets it: a file that is read again has to have
 // what it had been started for. Pure.
 
-import { type Config, lookupDatabase } from "../../shared/config/mod.ts";
+import { type Config, entryNameOf, lookupDatabase } from "../../shared/config/mod.ts";
 import { isHinted, type PostmasterHints } from "./postmaster.ts";
 
 export type Scope =
@@ -19,7 +19,7 @@ function entryOf(config: Config, name: string) {
 
 /** Whether a database is one of those that are watched: by its name, or as one that is reached through `*`. */
 export function isWatched(config: Config, names: readonly string[], database: string): boolean {
-  return names.includes(database) || names.includes("*") && !config.databases.has(database);
+  return names.includes(database) || names.includes(entryNameOf(config, database));
 }
 
 /** The port at which the entry of the first database leads to PostgreSQL. */

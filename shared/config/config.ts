@@ -158,6 +158,11 @@ export function lookupDatabase(config: Config, name: string): DatabaseConfig | n
   });
 }
 
+/** Which entry of [databases] a database has, its own or the `*` one; its name where it has none. */
+export function entryNameOf({ databases, fallbackDatabase }: Config, database: string): string {
+  return fallbackDatabase === null || databases.has(database) ? database : "*";
+}
+
 /**
  * Server connections of one (database, user) pool: the user's pool_size, else the database's, else
  * default_pool_size. `user` is the user the server connections log in as.

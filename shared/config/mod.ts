@@ -7,6 +7,7 @@ export type { ConnectionString, Pair } from "./connstr.ts";
 export {
   CONSOLE_DATABASE,
   defaultCpuShares,
+  entryNameOf,
   groupConditionKeys,
   lookupDatabase,
   minPoolSizeFor,

@@ -4,7 +4,7 @@
 // for clients whose BEGIN was refused.
 // Bounds: what is counted is named by the entries of [databases] and [groups] only, so strangers can't add to it.
 
-import { lookupDatabase, type OverloadBounds } from "../../../shared/config/mod.ts";
+import { entryNameOf, lookupDatabase, type OverloadBounds } from "../../../shared/config/mod.ts";
 import type { Group } from "../../../shared/groups/mod.ts";
 import type { OverloadDecision, OverloadWarnings } from "../../../shared/bus/mod.ts";
 import { OwnBounds } from "../../../shared/overload/mod.ts";
@@ -136,7 +136,8 @@ export class Overload {
     let judgement = judged.get(group);
     if (judgement === undefined) {
       const own = this.boundsOf(database, group);
-      const risk = this.shedding.risk("transactions", database, this.#entryOf(database), own);
+      const entry = entryNameOf(this.#plane.config, database);
+      const risk = this.shedding.risk("transactions", database, entry, own);
       judged.set(group, judgement = { risk, answers: null });
     }
     return judgement;
@@ -192,12 +193,6 @@ export class Overload {
   /** The groups that have bounds of their own, or of a group above. */
   get boundGroups(): readonly string[] {
     return this.#own.groups;
-  }
-
-  /** Which entry of [databases] a database has, its own or the `*` one; its name where it has none. */
-  #entryOf(database: string): string {
-    const { databases, fallbackDatabase } = this.#plane.config;
-    return fallbackDatabase === null || databases.has(database) ? database : "*";
   }
 
   /** Whether nothing is refused to clients of a database. */
@@ -357,7 +352,8 @@ export class Overload {
     const group = admission.groupAtLogin(client);
     if (group?.settings.shed === "never") return null;
     const own = this.boundsOf(database, group?.name ?? null);
-    const risk = this.shedding.risk("connections", database, this.#entryOf(database), own);
+    const entry = entryNameOf(this.#plane.config, database);
+    const risk = this.shedding.risk("connections", database, entry, own);
     if (risk === null || !this.shedding.refuses(risk.share.probability)) return null;
     this.#count("connections", risk.source, database, group);
     return overloaded("connections", risk, "57P03");
